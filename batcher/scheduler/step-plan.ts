@@ -1,0 +1,47 @@
+/**
+ * StepPlan: what one step of the engine is to do, as plain data; made by the scheduler, run by the loop, handed back to commit.
+ * Order of execution: saves, copies (in the order given), loads, releases, then chunks, then the decode batch.
+ */
+import type { BlockCopy } from '../engine/engine.ts';
+
+/** The decode row r of a step is entry r: rows are dense from 0. */
+export interface DecodeEntry {
+  sequenceId: string;
+  tokenId: number;
+  position: number;
+  /** False where a known token is recomputed by a decode step (reproducible preemption) and its logits are not wanted. */
+  sample: boolean;
+}
+
+export interface ChunkEntry {
+  sequenceId: string;
+  row: number;
+  start: number;
+  tokenIds: readonly number[];
+  /** Logits wanted for this many last positions: 0 within a prefill, 1 at its end, drafts + 1 for a verification. */
+  logitCount: number;
+}
+
+export interface StepPlan {
+  /** From 1, no gap. */
+  step: number;
+  /** Sequences that lost their row in this plan; they wait again. */
+  preempted: readonly string[];
+  saves: readonly BlockCopy[];
+  /** Row to row; a move is a copy whose source is then free or overwritten by a later copy. */
+  copies: readonly { from: number; to: number; tokens: number }[];
+  loads: readonly BlockCopy[];
+  /** Memory that nothing needs any more. */
+  releases: readonly { row: number; fromToken: number }[];
+  releasedBlocks: readonly number[];
+  chunks: readonly ChunkEntry[];
+  decode: readonly DecodeEntry[];
+}
+
+/** What came of one sequence in a step: the tokens sampled for it, in order (several after a verification that accepted drafts). */
+export interface StepOutcome {
+  sequenceId: string;
+  tokenIds: readonly number[];
+  /** The last of tokenIds ends the sequence. */
+  finished: boolean;
+}

@@ -1,0 +1,41 @@
+/** BatcherCard: what a batcher says of itself once a second; a card older than CARD_STALE_MS counts for nothing. */
+import { z } from 'zod';
+import { CARD_STALE_MS } from './keys.ts';
+
+export const BatcherCard = z.looseObject({
+  version: z.int(),
+  batcherId: z.string(),
+  /** Name after the file, in lower case, as clients say it. */
+  model: z.string(),
+  /** Longest prompt plus answer, in tokens. */
+  contextTokens: z.int(),
+  /** Epoch milliseconds at the batcher when this card was written. */
+  writtenAt: z.number(),
+  startedAt: z.number(),
+  state: z.enum(['serving', 'draining']),
+  runningCount: z.int(),
+  waitingCount: z.int(),
+  maxRunningCount: z.int(),
+  /** KV capacity and use, in tokens. */
+  kvCapacityTokens: z.int(),
+  kvUsedTokens: z.int(),
+  /** Measured, aggregate; 0 until the first measurement. */
+  prefillTokensPerSecond: z.number(),
+  decodeTokensPerSecond: z.number(),
+});
+export type BatcherCard = z.infer<typeof BatcherCard>;
+
+export const CARD_VERSION = 1;
+
+/** Undefined for what is no card; both sides may run other versions, so that is not an error. */
+export function parseCard(json: string): BatcherCard | undefined {
+  try {
+    return BatcherCard.safeParse(JSON.parse(json)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+export function isFresh(card: BatcherCard, now: number): boolean {
+  return now - card.writtenAt < CARD_STALE_MS;
+}

@@ -1,0 +1,66 @@
+/**
+ * Errors: the one table of codes that a client can see, each with its HTTP status and OpenAI type.
+ * Three kinds only: the client's fault (4xx), a dependency that fails (503, retryable), our bug (500).
+ */
+const TABLE = {
+  invalid_json: { status: 400, type: 'invalid_request_error' },
+  invalid_value: { status: 400, type: 'invalid_request_error' },
+  missing_required_parameter: { status: 400, type: 'invalid_request_error' },
+  unsupported_parameter: { status: 400, type: 'invalid_request_error' },
+  context_length_exceeded: { status: 400, type: 'invalid_request_error' },
+  invalid_api_key: { status: 401, type: 'authentication_error' },
+  insufficient_scope: { status: 403, type: 'permission_error' },
+  model_not_found: { status: 404, type: 'invalid_request_error' },
+  not_found: { status: 404, type: 'invalid_request_error' },
+  method_not_allowed: { status: 405, type: 'invalid_request_error' },
+  idempotency_conflict: { status: 409, type: 'invalid_request_error' },
+  request_cancelled: { status: 499, type: 'invalid_request_error' },
+  body_too_large: { status: 413, type: 'invalid_request_error' },
+  rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
+  queue_full: { status: 429, type: 'rate_limit_error' },
+  no_batcher: { status: 503, type: 'service_unavailable' },
+  dependency_unavailable: { status: 503, type: 'service_unavailable' },
+  generation_failed: { status: 500, type: 'server_error' },
+  internal_error: { status: 500, type: 'server_error' },
+} as const satisfies Record<string, { status: number; type: string }>;
+
+export type ErrorCode = keyof typeof TABLE;
+
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly param: string | undefined;
+  /** Whole seconds after which a try may succeed; sent as Retry-After. */
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(code: ErrorCode, message: string, detail: { param?: string; retryAfterSeconds?: number; cause?: unknown } = {}) {
+    super(message, { cause: detail.cause });
+    this.name = 'ApiError';
+    this.code = code;
+    this.param = detail.param;
+    this.retryAfterSeconds = detail.retryAfterSeconds;
+  }
+
+  get status(): number {
+    return TABLE[this.code].status;
+  }
+}
+
+/** OpenAI's error object: all four keys, always. */
+export interface ErrorBody {
+  error: { message: string; type: string; param: string | null; code: string };
+}
+
+/** Any thrown value as an ApiError; what is not one of ours is our bug and keeps its cause to itself. */
+export function toApiError(thrown: unknown): ApiError {
+  if (thrown instanceof ApiError) return thrown;
+  return new ApiError('internal_error', 'The server had an error while processing the request.', { cause: thrown });
+}
+
+export function errorBody(error: ApiError): ErrorBody {
+  return { error: { message: error.message, type: TABLE[error.code].type, param: error.param ?? null, code: error.code } };
+}
+
+/** A code that came over the wire, from a batcher that may be newer than this process. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(TABLE, code);
+}

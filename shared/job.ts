@@ -1,0 +1,94 @@
+/**
+ * Job: one validated request, as the gateway puts it on the queue and a batcher takes it off.
+ * Everything past the edge accepts only this type; unknown fields are kept, so that two versions can run side by side.
+ */
+import { z } from 'zod';
+
+export const JOB_VERSION = 1;
+
+const TextPart = z.object({ type: z.literal('text'), text: z.string() });
+const ToolCall = z.object({
+  id: z.string(),
+  type: z.literal('function'),
+  function: z.object({ name: z.string(), arguments: z.string() }),
+});
+
+/** One turn of a conversation, its content already joined to one string. */
+export const ChatMessage = z.object({
+  role: z.enum(['system', 'user', 'assistant', 'tool']),
+  content: z.string().nullable(),
+  name: z.string().optional(),
+  toolCalls: z.array(ToolCall).optional(),
+  toolCallId: z.string().optional(),
+});
+export type ChatMessage = z.infer<typeof ChatMessage>;
+export { TextPart };
+
+/** What is to be continued: a conversation (rendered by the model's chat template), plain text, or token ids. */
+export const Prompt = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('chat'), messages: z.array(ChatMessage).min(1), tools: z.array(z.unknown()).optional() }),
+  z.object({ kind: z.literal('text'), text: z.string() }),
+  z.object({ kind: z.literal('tokens'), tokenIds: z.array(z.int().min(0)).min(1) }),
+]);
+export type Prompt = z.infer<typeof Prompt>;
+
+/** How the next token is chosen. Absent means off; temperature 0 is greedy. */
+export const Sampling = z.object({
+  temperature: z.number().min(0).max(2),
+  topP: z.number().gt(0).max(1).optional(),
+  topK: z.int().min(1).optional(),
+  minP: z.number().min(0).max(1).optional(),
+  typicalP: z.number().gt(0).max(1).optional(),
+  presencePenalty: z.number().min(-2).max(2).optional(),
+  frequencyPenalty: z.number().min(-2).max(2).optional(),
+  repetitionPenalty: z.number().gt(0).max(10).optional(),
+  /** Added to the logit of a token id. */
+  logitBias: z.record(z.string(), z.number().min(-100).max(100)).optional(),
+  /** With a seed the same request gives the same bytes. */
+  seed: z.int().optional(),
+  /** Number of most likely alternatives reported with each token; 0 reports the chosen token only; absent reports nothing. */
+  topLogprobs: z.int().min(0).max(20).optional(),
+});
+export type Sampling = z.infer<typeof Sampling>;
+
+export const SERVICE_CLASSES = ['priority', 'default', 'flex'] as const;
+export type ServiceClass = (typeof SERVICE_CLASSES)[number];
+
+/** When a choice ends, besides the model's own end tokens. */
+export const Stopping = z.object({
+  /** Upper bound on generated tokens; absent means as many as the context holds. */
+  maxTokens: z.int().min(1).optional(),
+  minTokens: z.int().min(0).optional(),
+  /** Strings that end the text; they are not part of it. */
+  stop: z.array(z.string().min(1)).max(16).optional(),
+  ignoreEos: z.boolean().optional(),
+});
+export type Stopping = z.infer<typeof Stopping>;
+
+export const Job = z.looseObject({
+  version: z.int().min(1),
+  id: z.string().min(1).max(128),
+  model: z.string().min(1),
+  tenant: z.string().min(1).max(64),
+  /** The broker shard whose `out` stream gets the events. */
+  shard: z.string().min(1),
+  prompt: Prompt,
+  sampling: Sampling,
+  stopping: Stopping,
+  /** Number of independent choices that share one prefill. */
+  choiceCount: z.int().min(1).max(8),
+  /** Generate this many, return the `choiceCount` most likely (completions only). */
+  bestOf: z.int().min(1).max(8).optional(),
+  /** Return the prompt in front of the completion (completions only). */
+  echo: z.boolean().optional(),
+  /** Prompt look-up speculation also for a seeded request. */
+  speculation: z.boolean().optional(),
+  serviceClass: z.enum(SERVICE_CLASSES),
+  /** Wanted time to first token, from submittedAt. */
+  ttftSloMs: z.number().positive().optional(),
+  /** Epoch milliseconds at the edge. */
+  submittedAt: z.number(),
+  /** W3C trace context. */
+  traceparent: z.string().optional(),
+});
+export type Job = z.infer<typeof Job>;

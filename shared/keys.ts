@@ -1,0 +1,44 @@
+/**
+ * Keys: every Redis name and lifetime, for both sides. Names that one script or transaction touches together share a hash tag,
+ * so that they live in one slot of a cluster. Nothing here grows with the number of past requests.
+ */
+
+/** BullMQ's prefix for the queues of a model; the braces keep one model's queues in one cluster slot. */
+export function queuePrefix(model: string): string {
+  return `sluice:{${model}}`;
+}
+
+/** BullMQ's name of a model's shared queue. */
+export const SHARED_QUEUE = 'generate';
+
+/** Record of one job: a stream with one entry an event. */
+export function generationKey(jobId: string): string {
+  return `sluice:gen:{${jobId}}`;
+}
+
+/** Set when the client has left or asked to stop; the batcher sees it within one step. */
+export function cancelKey(jobId: string): string {
+  return `sluice:cancel:{${jobId}}`;
+}
+
+/** What one broker shard tails: a stream with one entry a step and batcher. */
+export function outKey(shard: string): string {
+  return `sluice:out:{${shard}}`;
+}
+
+/** Hash: batcher id to BatcherCard JSON. */
+export const BATCHER_CARDS = 'sluice:batchers';
+
+/** After the last event; long enough for a client to come back with Last-Event-ID. */
+export const GENERATION_LIFETIME_MS = 10 * 60_000;
+/** While a job waits or runs; refreshed by each event. */
+export const GENERATION_ACTIVE_LIFETIME_MS = 60 * 60_000;
+export const CANCEL_LIFETIME_MS = 60 * 60_000;
+/** Entries kept in an `out` stream, approximately: a broker that falls further behind reads `gen` instead. */
+export const OUT_STREAM_LENGTH = 10_000;
+/** An `out` stream without a batcher that writes to it goes away. */
+export const OUT_LIFETIME_MS = 60 * 60_000;
+
+/** A batcher whose card is older than this is not counted on. */
+export const CARD_STALE_MS = 5_000;
+export const CARD_INTERVAL_MS = 1_000;
