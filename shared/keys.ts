@@ -11,9 +11,14 @@ export function queuePrefix(model: string): string {
 /** BullMQ's name of a model's shared queue. */
 export const SHARED_QUEUE = 'generate';
 
-/** Record of one job: a stream with one entry an event. */
+/** Record of one job: a stream with one entry an event (field `e`), whose entry id is `<seq + 1>-0`. */
 export function generationKey(jobId: string): string {
   return `sluice:gen:{${jobId}}`;
+}
+
+/** The attempt that owns a job's record; earlier ones are refused. */
+export function fenceKey(jobId: string): string {
+  return `sluice:fence:{${jobId}}`;
 }
 
 /** Set when the client has left or asked to stop; the batcher sees it within one step. */

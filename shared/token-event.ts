@@ -47,7 +47,6 @@ interface EventHead {
 export interface AcceptedEvent extends EventHead {
   type: 'accepted';
   promptTokens: number;
-  cachedTokens: number;
 }
 
 export interface DeltaEvent extends EventHead {

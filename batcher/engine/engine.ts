@@ -19,6 +19,8 @@ export interface EngineShape {
 export interface DecodeBatch {
   tokenIds: readonly number[];
   positions: readonly number[];
+  /** Rows computed at the least, 1 when absent: kernels may round otherwise for a batch of one. Rows beyond tokenIds.length must be free. */
+  minRows?: number;
 }
 
 /** Several tokens of one sequence, fed onto the `start` tokens that its row already holds. */

@@ -9,8 +9,13 @@ export interface DecodeEntry {
   sequenceId: string;
   tokenId: number;
   position: number;
-  /** False where a known token is recomputed by a decode step (reproducible preemption) and its logits are not wanted. */
+  /**
+   * False where the logits are not wanted: a known token is recomputed by a decode step (reproducible preemption), or the row only
+   * fills the batch for a sequence that does not decode in this step; what that writes is overwritten before it is read.
+   */
   sample: boolean;
+  /** Its bits must not depend on the rest of the batch. */
+  reproducible: boolean;
 }
 
 export interface ChunkEntry {
@@ -20,6 +25,16 @@ export interface ChunkEntry {
   tokenIds: readonly number[];
   /** Logits wanted for this many last positions: 0 within a prefill, 1 at its end, drafts + 1 for a verification. */
   logitCount: number;
+  /** The choices that share this prefill: at its end each samples its own first token from the same logits. */
+  choiceIds: readonly string[];
+}
+
+export interface Admission {
+  sequenceId: string;
+  /** Tokens whose keys and values came from the prefix store. */
+  cachedTokens: number;
+  /** It ran before and was preempted. */
+  resumed: boolean;
 }
 
 export interface StepPlan {
@@ -27,6 +42,10 @@ export interface StepPlan {
   step: number;
   /** Sequences that lost their row in this plan; they wait again. */
   preempted: readonly string[];
+  /** Sequences that got a row in this plan. */
+  admitted: readonly Admission[];
+  /** Sequences that the whole KV budget could not hold any longer: they have ended here, finish reason `length`. */
+  exhausted: readonly string[];
   saves: readonly BlockCopy[];
   /** Row to row; a move is a copy whose source is then free or overwritten by a later copy. */
   copies: readonly { from: number; to: number; tokens: number }[];

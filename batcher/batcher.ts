@@ -1,0 +1,180 @@
+/**
+ * Batcher: one model on one accelerator, from queue to outbox: opens the parts, joins them, and takes them down in order.
+ *
+ *   intake → generations → scheduler ⇄ loop ⇄ engine
+ *                 └── publisher → outbox      heartbeat
+ */
+import type { Logger } from 'pino';
+import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
+import { SHARED_QUEUE } from '../shared/keys.ts';
+import { ChoiceMaker } from './choice.ts';
+import { OrtEngine } from './engine/ort-engine.ts';
+import { Generations } from './generations.ts';
+import { Heartbeat } from './heartbeat.ts';
+import { Intake } from './intake.ts';
+import { KvCache } from './kv/kv-cache.ts';
+import { kvBudget } from './kv-budget.ts';
+import { Loop } from './loop.ts';
+import { loadChat } from './model/chat-template.ts';
+import { openPrepared } from './model/prepare.ts';
+import { Outbox } from './outbox.ts';
+import { encodePrompt } from './prompt-encoder.ts';
+import { Publisher } from './publisher.ts';
+import { connectRedis } from './redis.ts';
+import { Room } from './room.ts';
+import { SamplingScratch } from './sampling/sampling-scratch.ts';
+import { Scheduler } from './scheduler/scheduler.ts';
+import { schedulerSettings } from './scheduler/scheduler-settings.ts';
+import type { BatcherSettings } from './settings.ts';
+import { StepRates } from './step-rates.ts';
+
+const BLOCK_TOKENS = 16;
+/** Rows of 4-bit matrices round otherwise in a batch of one than in any larger one (measured), so a reproducible batch has two at least. */
+const REPRODUCIBLE_ROWS = 2;
+
+export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<{ drain(): Promise<void> }> {
+  const startedAt = Date.now();
+  const model = await openPrepared(settings.modelDirectory);
+  const { manifest, graphPath } = model;
+  const { shape } = manifest;
+  const { tokenizer, template } = await loadChat(model);
+  const contextTokens = Math.min(settings.contextTokens ?? shape.contextTokens, shape.contextTokens);
+  const rowCount = Math.max(settings.maxRunning, REPRODUCIBLE_ROWS);
+  const budget = kvBudget({
+    bytes: settings.kvMemoryBytes,
+    availableBytes: process.availableMemory(),
+    kvBytesPerToken: shape.layers * 2 * shape.kvHeads * shape.headDim * 4,
+    blockTokens: BLOCK_TOKENS,
+    contextTokens,
+    rowCount,
+  });
+  const engine = new OrtEngine({
+    graphPath,
+    model: shape,
+    threads: settings.threads,
+    spinning: settings.spinning,
+    rowCount,
+    contextTokens,
+    blockTokens: BLOCK_TOKENS,
+    storeBlocks: budget.blocks,
+  });
+  const clock = () => Date.now();
+  const rates = new StepRates();
+  const scheduler = new Scheduler({
+    settings: schedulerSettings({
+      maxRunning: rowCount,
+      maxBatchedTokens: Math.max(settings.maxBatchedTokens, rowCount + 16),
+    }),
+    kv: new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }),
+    contextTokens,
+    clock,
+  });
+
+  const redis = connectRedis(settings.redisUrl);
+  redis.on('error', error => log.warn({ error: error.message }, 'redis'));
+  const outbox = new Outbox(redis);
+  const publisher = new Publisher({
+    outbox,
+    onStanding: (generation, standing) =>
+      standing === 'cancelled' ? generations.cancelled(generation) : generations.lost(generation.job.id),
+    onSettled: generation => generations.settled(generation),
+    onError: error => log.warn({ error: error.message }, 'events could not be sent; they are sent again'),
+  });
+  const room = new Room(() => scheduler.waitingCount + generations.arrivingCount < Math.max(1, settings.prefetch));
+  const generations: Generations = new Generations({
+    scheduler,
+    outbox,
+    publisher,
+    encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
+    choiceMaker: new ChoiceMaker(tokenizer, new SamplingScratch(shape.vocabSize)),
+    contextTokens,
+    maxAttempts: settings.maxAttempts,
+    reproducible: settings.reproducible,
+    ttftSloMs: settings.ttftSloMs,
+    clock,
+    wake: () => loop.wake(),
+    onError: (error, jobId) => log.error({ jobId, error: error.message }, 'request failed'),
+  });
+  const loop = new Loop({
+    engine,
+    scheduler,
+    publisher,
+    rates,
+    find: sequenceId => generations.find(sequenceId),
+    runFailed: (sequenceIds, error) => generations.runFailed(sequenceIds, error),
+    reproducibleRows: REPRODUCIBLE_ROWS,
+    itlSloMs: settings.itlSloMs,
+    onStep: () => room.changed(),
+  });
+  let state: BatcherCard['state'] = 'serving';
+  const card = (): BatcherCard => {
+    const usage = scheduler.kvUsage;
+    return {
+      version: CARD_VERSION,
+      batcherId: settings.batcherId,
+      model: manifest.name,
+      contextTokens,
+      writtenAt: Date.now(),
+      startedAt,
+      state,
+      runningCount: scheduler.runningCount,
+      waitingCount: scheduler.waitingCount,
+      maxRunningCount: settings.maxRunning,
+      kvCapacityTokens: budget.tokens,
+      kvUsedTokens: (usage.budgetBlocks - usage.freeBlocks - usage.evictableBlocks) * BLOCK_TOKENS,
+      prefillTokensPerSecond: rates.prefillTokensPerSecond,
+      decodeTokensPerSecond: rates.decodeTokensPerSecond,
+    };
+  };
+  const heartbeat = new Heartbeat(redis, card);
+  const intake = new Intake({
+    redisUrl: settings.redisUrl,
+    model: manifest.name,
+    queueName: SHARED_QUEUE,
+    batcherId: settings.batcherId,
+    lockMs: settings.lockMs,
+    room: () => room.wait(),
+    take: taken => void generations.submit(taken).then(() => room.changed()),
+    lost: jobId => generations.lost(jobId),
+    failed: error => log.warn({ error: error.message }, 'queue'),
+  });
+
+  const running = loop.run();
+  running.catch(error => {
+    log.fatal({ error: (error as Error).stack }, 'the loop ended');
+    process.exit(1);
+  });
+  await intake.start();
+  await heartbeat.start();
+  log.info(
+    {
+      model: manifest.name,
+      threads: settings.threads,
+      contextTokens,
+      kvTokens: budget.tokens,
+      kvBytes: budget.bytes,
+      fullSequences: budget.fullSequences,
+    },
+    `KV cache of ${budget.tokens} tokens: ${budget.fullSequences} sequences of ${contextTokens} tokens`,
+  );
+  log.info({ batcherId: settings.batcherId, openMs: Date.now() - startedAt }, 'serving');
+
+  return {
+    /** Takes nothing new, lets what runs finish within the drain timeout, hands over the rest, and closes everything. */
+    async drain(): Promise<void> {
+      state = 'draining';
+      await intake.stopTaking();
+      await heartbeat.beat();
+      const deadline = performance.now() + settings.drainTimeoutMs;
+      while (generations.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
+      await generations.giveBackAll();
+      loop.stop();
+      await running;
+      await publisher.idle();
+      await intake.close();
+      await heartbeat.stop();
+      redis.disconnect();
+      engine.close();
+    },
+  };
+}

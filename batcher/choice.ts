@@ -1,0 +1,165 @@
+/**
+ * Choice: one answer of a generation: its sampler, its text, and why it ended. Sampling happens between two steps; text and log
+ * probabilities are made later, while the next step runs, so a stop string is noticed one token late and that token is dropped.
+ * Its state depends on its tokens alone: another batcher takes it up by replaying them.
+ */
+import type { Job } from '../shared/job.ts';
+import type { FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import type { Tokenizer } from './model/tokenizer.ts';
+import { type SampledToken, Sampler } from './sampling/sampler.ts';
+import type { SamplingScratch } from './sampling/sampling-scratch.ts';
+import { ChoiceText } from './text/choice-text.ts';
+
+export interface ChoiceDelta {
+  tokenIds: number[];
+  text: string;
+  logprobs?: TokenLogprob[];
+  finishReason?: FinishReason;
+}
+
+export interface ChoiceOptions {
+  sequenceId: string;
+  index: number;
+  sampler: Sampler;
+  text: ChoiceText;
+  endTokenIds: ReadonlySet<number>;
+  maxTokens: number;
+  reportsLogprobs: boolean;
+}
+
+export class Choice {
+  readonly sequenceId: string;
+  readonly index: number;
+  readonly #options: ChoiceOptions;
+  /** Sampled so far, end token included. */
+  readonly #tokenIds: number[] = [];
+  /** Why sampling ended; what was sampled may not be told yet. */
+  #samplingEnd: FinishReason | undefined;
+  #finishReason: FinishReason | undefined;
+  #completionTokens = 0;
+
+  constructor(options: ChoiceOptions) {
+    this.sequenceId = options.sequenceId;
+    this.index = options.index;
+    this.#options = options;
+  }
+
+  get generatedTokenIds(): readonly number[] {
+    return this.#tokenIds;
+  }
+
+  /** No more tokens are to be sampled. */
+  get isEnded(): boolean {
+    return this.#samplingEnd !== undefined || this.#finishReason !== undefined;
+  }
+
+  /** Set once the last of its text was told. */
+  get finishReason(): FinishReason | undefined {
+    return this.#finishReason;
+  }
+
+  /** Tokens of the answer, the model's end token not counted. */
+  get completionTokens(): number {
+    return this.#completionTokens;
+  }
+
+  /** The token for `position`, from the model's logits of one row. */
+  sample(row: Float32Array, position: number): SampledToken {
+    const token = this.#options.sampler.sample(row, position);
+    this.#accept(token.tokenId, token.logprob?.logprob);
+    return token;
+  }
+
+  /** The context or the memory has no room for more. */
+  endForRoom(): void {
+    this.#samplingEnd ??= 'length';
+  }
+
+  /** The certain text of tokens that were sampled. */
+  tell(tokens: readonly SampledToken[]): ChoiceDelta {
+    const { endTokenIds, text, reportsLogprobs } = this.#options;
+    const spoken = this.#samplingEnd === 'stop' ? tokens.filter(token => !endTokenIds.has(token.tokenId)) : tokens;
+    this.#completionTokens += spoken.length;
+    const pushed = text.push(spoken);
+    let said = pushed.text;
+    const logprobs = pushed.logprobs;
+    if (pushed.stopped) this.#finishReason = 'stop';
+    else if (this.#samplingEnd !== undefined && this.#told(tokens)) {
+      const rest = text.end(this.#samplingEnd);
+      said += rest.text;
+      logprobs.push(...rest.logprobs);
+      this.#finishReason = rest.stopped ? 'stop' : this.#samplingEnd;
+    }
+    return {
+      tokenIds: tokens.map(token => token.tokenId),
+      text: said,
+      ...(reportsLogprobs && { logprobs }),
+      ...(this.#finishReason !== undefined && { finishReason: this.#finishReason }),
+    };
+  }
+
+  /** Takes over what an earlier attempt told. */
+  replay(tokenIds: readonly number[], finishReason: FinishReason | undefined): void {
+    for (const tokenId of tokenIds) this.#accept(tokenId, undefined);
+    this.tell(tokenIds.map(tokenId => ({ tokenId })));
+    if (finishReason !== undefined) this.#finishReason = finishReason;
+  }
+
+  #accept(tokenId: number, logprob: number | undefined): void {
+    this.#options.sampler.accept(tokenId, logprob);
+    this.#tokenIds.push(tokenId);
+    if (this.#options.endTokenIds.has(tokenId)) this.#samplingEnd = 'stop';
+    else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
+  }
+
+  /** Whether these are the last ones sampled. */
+  #told(tokens: readonly SampledToken[]): boolean {
+    return tokens.length === 0 || tokens.at(-1)!.tokenId === this.#tokenIds.at(-1);
+  }
+}
+
+/** ChoiceMaker: makes the choices of a job for one model. */
+export class ChoiceMaker {
+  readonly #tokenizer: Tokenizer;
+  readonly #scratch: SamplingScratch;
+  readonly #endTokenIds: ReadonlySet<number>;
+
+  constructor(tokenizer: Tokenizer, scratch: SamplingScratch) {
+    this.#tokenizer = tokenizer;
+    this.#scratch = scratch;
+    this.#endTokenIds = new Set(tokenizer.endTokenIds);
+  }
+
+  /** Throws ApiError for sampling parameters that this model cannot follow. */
+  choicesOf(job: Job, of: { idPrefix: string; promptTokenIds: readonly number[] }): Choice[] {
+    const { sampling, stopping } = job;
+    const seed = sampling.seed ?? seedOf(job.id);
+    return Array.from({ length: job.choiceCount }, (_, index) => {
+      return new Choice({
+        sequenceId: `${of.idPrefix}#${index}`,
+        index,
+        sampler: new Sampler(
+          { sampling, stopping, endTokenIds: [...this.#endTokenIds], promptTokenIds: of.promptTokenIds, seed, choice: index },
+          this.#scratch,
+        ),
+        text: new ChoiceText({
+          tokenBytes: id => this.#tokenizer.tokenBytes(id),
+          stop: stopping.stop,
+          minTokens: stopping.minTokens,
+        }),
+        endTokenIds: stopping.ignoreEos ? NO_TOKENS : this.#endTokenIds,
+        maxTokens: stopping.maxTokens ?? Number.POSITIVE_INFINITY,
+        reportsLogprobs: sampling.topLogprobs !== undefined,
+      });
+    });
+  }
+}
+
+const NO_TOKENS: ReadonlySet<number> = new Set();
+
+/** A seed for a request that gives none: the same at each attempt, so that a job goes on elsewhere as it would have here. */
+function seedOf(jobId: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < jobId.length; i++) hash = Math.imul(hash ^ jobId.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
+}

@@ -1,0 +1,37 @@
+--[[
+  Appends events of one attempt to a job's record. Refuses an attempt that a later one has fenced off; repeats are dropped,
+  so that a command sent twice over a broken connection does no harm. Without events it only asks.
+
+  KEYS[1]  record of the job (stream; entry id is `<seq + 1>-0`)
+  KEYS[2]  fence of the job (attempt that owns the record)
+  KEYS[3]  cancel flag of the job
+
+  ARGV[1]  attempt
+  ARGV[2]  lifetime of record and fence in ms, from now
+  ARGV[3…] seq and event JSON, in turn
+
+  Output: 'fenced', 'cancelled' or 'ok'
+]]
+local attempt = tonumber(ARGV[1])
+if tonumber(redis.call('GET', KEYS[2]) or '0') > attempt then
+  return 'fenced'
+end
+if #ARGV > 2 then
+  local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+  local held = 0
+  if #last > 0 then
+    held = tonumber(string.match(last[1][1], '^(%d+)'))
+  end
+  for i = 3, #ARGV, 2 do
+    local entry = tonumber(ARGV[i]) + 1
+    if entry > held then
+      redis.call('XADD', KEYS[1], entry .. '-0', 'e', ARGV[i + 1])
+    end
+  end
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  redis.call('SET', KEYS[2], attempt, 'PX', ARGV[2])
+end
+if redis.call('EXISTS', KEYS[3]) == 1 then
+  return 'cancelled'
+end
+return 'ok'

@@ -1,0 +1,132 @@
+/**
+ * KvMemory: keys and values of all layers, as address space that the operating system pages. Two parts:
+ *
+ *   rows    per layer and side  [rowCount, kvHeads, contextTokens, headDim] float32: what GroupQueryAttention reads and writes in place
+ *   store   per layer, side and head  [storeBlocks, blockTokens, headDim] float32: the blocks of the prefix cache
+ *
+ * A page that was never touched, or was released, takes no memory. Blocks of neighbouring ids are copied and released as one piece.
+ */
+import { type Address, copyMemory, mapMemory, releasePages, unmapMemory } from './foreign.ts';
+
+export interface KvMemoryShape {
+  layers: number;
+  kvHeads: number;
+  headDim: number;
+  rowCount: number;
+  /** A multiple of blockTokens. */
+  contextTokens: number;
+  blockTokens: number;
+  storeBlocks: number;
+}
+
+export type KvSide = 'k' | 'v';
+const SIDES: readonly KvSide[] = ['k', 'v'];
+const FLOAT_BYTES = 4;
+
+export class KvMemory {
+  readonly shape: KvMemoryShape;
+  readonly #rows: Address;
+  readonly #store: Address;
+  readonly #tokenBytes: number;
+  readonly #headBytes: number;
+  readonly #rowBytes: number;
+  readonly #layerSideBytes: number;
+  readonly #blockBytes: number;
+  readonly #slabBytes: number;
+
+  constructor(shape: KvMemoryShape) {
+    this.shape = shape;
+    this.#tokenBytes = shape.headDim * FLOAT_BYTES;
+    this.#headBytes = shape.contextTokens * this.#tokenBytes;
+    this.#rowBytes = shape.kvHeads * this.#headBytes;
+    this.#layerSideBytes = shape.rowCount * this.#rowBytes;
+    this.#blockBytes = shape.blockTokens * this.#tokenBytes;
+    this.#slabBytes = Math.max(1, shape.storeBlocks) * this.#blockBytes;
+    this.#rows = mapMemory(this.#rowsBytes);
+    this.#store = mapMemory(this.#storeBytes);
+  }
+
+  get #rowsBytes(): number {
+    return this.shape.layers * 2 * this.#layerSideBytes;
+  }
+
+  get #storeBytes(): number {
+    return this.shape.layers * 2 * this.shape.kvHeads * this.#slabBytes;
+  }
+
+  /** Where row `row` of one layer and side begins; the rows after it follow without a gap. */
+  rowAddress(layer: number, side: KvSide, row: number): Address {
+    return this.#rows + BigInt((layer * 2 + SIDES.indexOf(side)) * this.#layerSideBytes + row * this.#rowBytes);
+  }
+
+  copyRow(from: number, to: number, tokens: number): void {
+    const bytes = tokens * this.#tokenBytes;
+    for (let plane = 0; plane < this.#planeCount; plane++) {
+      copyMemory(this.#planeOfRow(plane, to), this.#planeOfRow(plane, from), bytes);
+    }
+  }
+
+  saveBlocks(row: number, firstBlock: number, blockIds: readonly number[]): void {
+    this.#forRuns(blockIds, (offset, blockId, count) => {
+      for (let plane = 0; plane < this.#planeCount; plane++) {
+        const inRow = this.#planeOfRow(plane, row) + BigInt((firstBlock + offset) * this.#blockBytes);
+        copyMemory(this.#planeOfBlock(plane, blockId), inRow, count * this.#blockBytes);
+      }
+    });
+  }
+
+  loadBlocks(row: number, firstBlock: number, blockIds: readonly number[]): void {
+    this.#forRuns(blockIds, (offset, blockId, count) => {
+      for (let plane = 0; plane < this.#planeCount; plane++) {
+        const inRow = this.#planeOfRow(plane, row) + BigInt((firstBlock + offset) * this.#blockBytes);
+        copyMemory(inRow, this.#planeOfBlock(plane, blockId), count * this.#blockBytes);
+      }
+    });
+  }
+
+  releaseRow(row: number, fromToken: number): void {
+    const offset = fromToken * this.#tokenBytes;
+    for (let plane = 0; plane < this.#planeCount; plane++) {
+      releasePages(this.#planeOfRow(plane, row) + BigInt(offset), this.#headBytes - offset);
+    }
+  }
+
+  releaseBlocks(blockIds: readonly number[]): void {
+    const ascending = [...blockIds].sort((a, b) => a - b);
+    this.#forRuns(ascending, (_offset, blockId, count) => {
+      for (let plane = 0; plane < this.#planeCount; plane++) {
+        releasePages(this.#planeOfBlock(plane, blockId), count * this.#blockBytes);
+      }
+    });
+  }
+
+  close(): void {
+    unmapMemory(this.#rows, this.#rowsBytes);
+    unmapMemory(this.#store, this.#storeBytes);
+  }
+
+  /** A plane is one layer, side and head. */
+  get #planeCount(): number {
+    return this.shape.layers * 2 * this.shape.kvHeads;
+  }
+
+  #planeOfRow(plane: number, row: number): Address {
+    const layerSide = Math.floor(plane / this.shape.kvHeads);
+    const head = plane % this.shape.kvHeads;
+    return this.#rows + BigInt(layerSide * this.#layerSideBytes + row * this.#rowBytes + head * this.#headBytes);
+  }
+
+  #planeOfBlock(plane: number, blockId: number): Address {
+    return this.#store + BigInt(plane * this.#slabBytes + blockId * this.#blockBytes);
+  }
+
+  /** Calls `visit` with each maximal run of ids that follow one another. */
+  #forRuns(blockIds: readonly number[], visit: (offset: number, blockId: number, count: number) => void): void {
+    let start = 0;
+    for (let i = 1; i <= blockIds.length; i++) {
+      if (i < blockIds.length && blockIds[i] === blockIds[i - 1]! + 1) continue;
+      visit(start, blockIds[start]!, i - start);
+      start = i;
+    }
+  }
+}

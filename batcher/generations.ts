@@ -1,0 +1,237 @@
+/**
+ * Generations: every job that this batcher holds, from the moment it is taken until it is settled. It checks what came from the queue, turns
+ * the prompt into tokens, hands it to the scheduler, and answers each way out: finished, refused, cancelled, fenced, failed.
+ */
+import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
+import { Job } from '../shared/job.ts';
+import type { Choice, ChoiceMaker } from './choice.ts';
+import { Generation } from './generation.ts';
+import type { TakenJob } from './intake.ts';
+import type { Outbox } from './outbox.ts';
+import type { Publisher } from './publisher.ts';
+import type { Scheduler } from './scheduler/scheduler.ts';
+import { RequestRefused } from './scheduler/sequence-request.ts';
+
+export interface GenerationsOptions {
+  scheduler: Scheduler;
+  outbox: Outbox;
+  publisher: Publisher;
+  /** Rendered and tokenized. Throws ApiError for what the model's template refuses. */
+  encodePrompt(prompt: Job['prompt']): readonly number[];
+  choiceMaker: ChoiceMaker;
+  contextTokens: number;
+  /** A job is tried so many times before it fails for good. */
+  maxAttempts: number;
+  /** Whether seeded requests are computed in the reproducible way. */
+  reproducible: boolean;
+  /** Wanted time to first token where the request names none. */
+  ttftSloMs: number | undefined;
+  clock(): number;
+  /** The loop has something to do. */
+  wake(): void;
+  onError(error: Error, jobId: string): void;
+}
+
+interface Held {
+  taken: TakenJob;
+  generation: Generation;
+}
+
+export class Generations {
+  readonly #options: GenerationsOptions;
+  readonly #byJob = new Map<string, Held>();
+  readonly #bySequence = new Map<string, { generation: Generation; choice: Choice }>();
+  #arrivingCount = 0;
+
+  constructor(options: GenerationsOptions) {
+    this.#options = options;
+  }
+
+  /** Jobs taken and not settled. */
+  get count(): number {
+    return this.#byJob.size + this.#arrivingCount;
+  }
+
+  /** Taken, and not yet with the scheduler. */
+  get arrivingCount(): number {
+    return this.#arrivingCount;
+  }
+
+  find(sequenceId: string): { generation: Generation; choice: Choice } | undefined {
+    return this.#bySequence.get(sequenceId);
+  }
+
+  async submit(taken: TakenJob): Promise<void> {
+    this.#arrivingCount++;
+    try {
+      await this.#start(taken);
+    } catch (error) {
+      this.#options.onError(error as Error, taken.id);
+      await taken.giveBack();
+    } finally {
+      this.#arrivingCount--;
+      this.#options.wake();
+    }
+  }
+
+  /** Somebody else has the job: no more is said of it here. */
+  lost(jobId: string): void {
+    const held = this.#byJob.get(jobId);
+    if (held === undefined) return;
+    this.#options.publisher.drop(held.generation);
+    this.#forget(held);
+    this.#options.wake();
+  }
+
+  cancelled(generation: Generation): void {
+    this.fail(generation, 'request_cancelled', 'The request was cancelled.');
+  }
+
+  fail(generation: Generation, code: ErrorCode, message: string): void {
+    this.#options.scheduler.cancel(generation.scheduleId);
+    generation.fail(code, message);
+    this.#options.publisher.publish();
+  }
+
+  /** Its terminal event is recorded: off the queue with it. */
+  settled(generation: Generation): void {
+    const held = this.#byJob.get(generation.job.id);
+    if (held?.generation !== generation) return;
+    this.#forget(held);
+    void held.taken.complete();
+  }
+
+  /** The engine's work for these sequences came to nothing. */
+  runFailed(sequenceIds: readonly string[], error: Error): void {
+    for (const sequenceId of sequenceIds) {
+      const found = this.#bySequence.get(sequenceId);
+      if (found === undefined || found.generation.isOver) continue;
+      const { code, message } = toApiError(error);
+      this.#options.onError(error, found.generation.job.id);
+      const isOurs = code === 'internal_error';
+      this.fail(found.generation, isOurs ? 'generation_failed' : code, isOurs ? 'The model could not be run for this request.' : message);
+    }
+  }
+
+  /** All that is left goes back to the queue, for other batchers. */
+  async giveBackAll(): Promise<void> {
+    const all = [...this.#byJob.values()];
+    for (const held of all) {
+      this.#options.publisher.drop(held.generation);
+      this.#forget(held);
+    }
+    await Promise.all(all.map(held => held.taken.giveBack()));
+  }
+
+  async #start(taken: TakenJob): Promise<void> {
+    const parsed = Job.safeParse(taken.data);
+    if (!parsed.success) {
+      this.#options.onError(new Error(`unreadable job: ${parsed.error.issues[0]?.message}`), taken.id);
+      await taken.complete();
+      return;
+    }
+    const job = parsed.data;
+    let promptTokenIds: readonly number[] = [];
+    let refusal: ApiError | undefined;
+    try {
+      promptTokenIds = this.#options.encodePrompt(job.prompt);
+    } catch (error) {
+      refusal = toApiError(error);
+    }
+    const generation = new Generation({
+      job,
+      attempt: taken.attempt,
+      promptTokenIds,
+      choiceMaker: this.#options.choiceMaker,
+      clock: this.#options.clock,
+    });
+    if (taken.attempt > 1) {
+      const { standing, events } = await this.#options.outbox.claim(generation.recipient);
+      if (standing === 'fenced') return;
+      generation.resume(events);
+    }
+    this.#hold({ taken, generation });
+    if (generation.isOver) {
+      this.settled(generation);
+      return;
+    }
+    try {
+      if (refusal !== undefined) throw refusal;
+      if (taken.attempt > this.#options.maxAttempts) {
+        throw new ApiError('generation_failed', `The request failed ${this.#options.maxAttempts} times and is not tried again.`);
+      }
+      this.#checkContext(generation);
+      this.#schedule(generation);
+      generation.accept();
+    } catch (error) {
+      const { code, message, param } = asRefusal(error);
+      generation.fail(code, message, param);
+      this.#options.publisher.publish();
+    }
+  }
+
+  #hold(held: Held): void {
+    const { generation } = held;
+    this.#byJob.set(generation.job.id, held);
+    for (const choice of generation.choices) this.#bySequence.set(choice.sequenceId, { generation, choice });
+    this.#options.publisher.add(generation);
+  }
+
+  #forget(held: Held): void {
+    const { generation } = held;
+    this.#options.scheduler.cancel(generation.scheduleId);
+    this.#byJob.delete(generation.job.id);
+    for (const choice of generation.choices) this.#bySequence.delete(choice.sequenceId);
+  }
+
+  #checkContext(generation: Generation): void {
+    const promptTokens = generation.promptTokenIds.length;
+    const { contextTokens } = this.#options;
+    const param = generation.job.prompt.kind === 'chat' ? 'messages' : 'prompt';
+    const maxTokens = generation.job.stopping.maxTokens ?? 1;
+    if (promptTokens + maxTokens <= contextTokens) return;
+    throw new ApiError(
+      'context_length_exceeded',
+      `This model's maximum context length is ${contextTokens} tokens. The request has ${promptTokens} tokens in the ${param}` +
+        (generation.job.stopping.maxTokens === undefined ? '.' : ` and asks for ${maxTokens} more.`),
+      { param },
+    );
+  }
+
+  #schedule(generation: Generation): void {
+    const { job } = generation;
+    const open = generation.choices.filter(choice => choice.finishReason === undefined);
+    const resumeChoices = open.map(choice => choice.generatedTokenIds);
+    const ttftSloMs = job.ttftSloMs ?? this.#options.ttftSloMs;
+    this.#options.scheduler.add({
+      id: generation.scheduleId,
+      tenant: job.tenant,
+      serviceClass: job.serviceClass,
+      promptTokenIds: generation.promptTokenIds,
+      maxNewTokens: job.stopping.maxTokens ?? this.#options.contextTokens,
+      arrivedAt: job.submittedAt,
+      ttftDeadlineAt: ttftSloMs === undefined ? undefined : job.submittedAt + ttftSloMs,
+      reproducible: this.#options.reproducible && job.sampling.seed !== undefined,
+      speculation: job.speculation,
+      choiceIds: open.map(choice => choice.sequenceId),
+      ...(resumeChoices.some(tokenIds => tokenIds.length > 0) && { resumeChoices }),
+    });
+  }
+}
+
+function asRefusal(error: unknown): ApiError {
+  if (!(error instanceof RequestRefused)) return toApiError(error);
+  switch (error.reason) {
+    case 'context_exceeded':
+    case 'kv_budget_exceeded':
+      return new ApiError('context_length_exceeded', error.message, { param: 'messages' });
+    case 'empty_prompt':
+      return new ApiError('invalid_value', error.message, { param: 'prompt' });
+    case 'waiting_full':
+      return new ApiError('queue_full', error.message);
+    case 'nothing_to_generate':
+    case 'invalid_request':
+    case 'duplicate_id':
+      return new ApiError('generation_failed', error.message);
+  }
+}

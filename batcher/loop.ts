@@ -1,0 +1,188 @@
+/**
+ * Loop: plan, run, commit, for ever. The one place where scheduler, engine and generations meet. While the engine computes step N, the
+ * text and the events of step N-1 are made and sent. Every job that was submitted and is not lost ends in exactly one terminal event.
+ */
+import type { Choice } from './choice.ts';
+import type { Engine } from './engine/engine.ts';
+import type { Generation } from './generation.ts';
+import type { Publisher } from './publisher.ts';
+import type { SampledToken } from './sampling/sampler.ts';
+import type { Scheduler } from './scheduler/scheduler.ts';
+import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
+import type { StepRates } from './step-rates.ts';
+
+export interface LoopParts {
+  engine: Engine;
+  scheduler: Scheduler;
+  publisher: Publisher;
+  rates: StepRates;
+  /** The choice of a sequence, and the generation that it belongs to. */
+  find(sequenceId: string): { generation: Generation; choice: Choice } | undefined;
+  /** The engine or the sampler failed for these sequences; they are to be ended. */
+  runFailed(sequenceIds: readonly string[], error: Error): void;
+  /** Rows that a decode batch with a reproducible sequence has at the least. */
+  reproducibleRows: number;
+  /** Most that a prefill may add to the time between two tokens, in ms. */
+  itlSloMs: number;
+  onStep?(plan: StepPlan, ms: number): void;
+}
+
+/** Tokens that were sampled for a choice and of which nothing was told yet. */
+interface Untold {
+  generation: Generation;
+  choice: Choice;
+  tokens: readonly SampledToken[];
+}
+
+export class Loop {
+  readonly #parts: LoopParts;
+  #untold: Untold[] = [];
+  #wake: (() => void) | undefined;
+  #isWoken = false;
+  #isStopped = false;
+
+  constructor(parts: LoopParts) {
+    this.#parts = parts;
+  }
+
+  /** There may be something to do. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#wake?.();
+  }
+
+  /** The step under way is the last. */
+  stop(): void {
+    this.#isStopped = true;
+    this.wake();
+  }
+
+  /** Runs until stop. */
+  async run(): Promise<void> {
+    const { scheduler } = this.#parts;
+    while (!this.#isStopped) {
+      const plan = scheduler.plan();
+      if (plan === undefined) {
+        this.#tell();
+        // What was just told may have freed room for a sequence that waits.
+        if (!this.#isWoken) await new Promise<void>(resolve => (this.#wake = resolve));
+        this.#isWoken = false;
+        this.#wake = undefined;
+        continue;
+      }
+      const startedAt = performance.now();
+      for (const { sequenceId, cachedTokens } of plan.admitted) this.#parts.find(sequenceId)?.generation.prefillStarts(cachedTokens);
+      this.#endForRoom(plan.exhausted);
+      const outcomes = await this.#runPlan(plan);
+      this.#endForRoom(scheduler.commit(plan, outcomes));
+      this.#sizeChunks(plan.decode.length > 0);
+      this.#parts.onStep?.(plan, performance.now() - startedAt);
+    }
+    this.#tell();
+  }
+
+  async #runPlan(plan: StepPlan): Promise<StepOutcome[]> {
+    const { engine } = this.#parts;
+    for (const copy of plan.saves) engine.saveBlocks(copy);
+    for (const copy of plan.copies) engine.copyRow(copy);
+    for (const copy of plan.loads) engine.loadBlocks(copy);
+    for (const { row, fromToken } of plan.releases) engine.releaseRow(row, fromToken);
+    if (plan.releasedBlocks.length > 0) engine.releaseBlocks(plan.releasedBlocks);
+    const outcomes: StepOutcome[] = [];
+    for (const chunk of plan.chunks) await this.#runChunk(chunk, outcomes);
+    if (plan.decode.length > 0) await this.#runDecode(plan.decode, outcomes);
+    return outcomes;
+  }
+
+  async #runChunk(chunk: ChunkEntry, outcomes: StepOutcome[]): Promise<void> {
+    const startedAt = performance.now();
+    try {
+      const running = this.#parts.engine.prefill(chunk);
+      this.#tell();
+      const logits = await running;
+      this.#parts.rates.prefilled(chunk.tokenIds.length, performance.now() - startedAt);
+      if (chunk.logitCount === 0) return;
+      const row = this.#row(logits, 0);
+      for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, row, chunk.start + chunk.tokenIds.length, outcomes);
+    } catch (error) {
+      this.#parts.runFailed(chunk.choiceIds, error as Error);
+    }
+  }
+
+  async #runDecode(entries: readonly DecodeEntry[], outcomes: StepOutcome[]): Promise<void> {
+    const startedAt = performance.now();
+    const isReproducible = entries.some(entry => entry.reproducible);
+    try {
+      const running = this.#parts.engine.decode({
+        tokenIds: entries.map(entry => entry.tokenId),
+        positions: entries.map(entry => entry.position),
+        minRows: isReproducible ? this.#parts.reproducibleRows : 1,
+      });
+      this.#tell();
+      const logits = await running;
+      this.#parts.rates.decoded(entries.length, performance.now() - startedAt);
+      entries.forEach((entry, index) => {
+        if (entry.sample) this.#sample(entry.sequenceId, this.#row(logits, index), entry.position + 1, outcomes);
+      });
+    } catch (error) {
+      this.#parts.runFailed(
+        entries.map(entry => entry.sequenceId),
+        error as Error,
+      );
+    }
+  }
+
+  #row(logits: Float32Array, index: number): Float32Array {
+    const { vocabSize } = this.#parts.engine.shape;
+    return logits.subarray(index * vocabSize, (index + 1) * vocabSize);
+  }
+
+  /** One token for `position`. A sequence whose sampling fails ends alone. */
+  #sample(sequenceId: string, row: Float32Array, position: number, outcomes: StepOutcome[]): void {
+    const found = this.#parts.find(sequenceId);
+    if (found === undefined || found.generation.isOver) return;
+    const { generation, choice } = found;
+    if (choice.isEnded) return;
+    try {
+      const token = choice.sample(row, position);
+      generation.tokenSampled();
+      outcomes.push({ sequenceId, tokenIds: [token.tokenId], finished: choice.isEnded });
+      this.#untold.push({ generation, choice, tokens: [token] });
+    } catch (error) {
+      this.#parts.runFailed([sequenceId], error as Error);
+    }
+  }
+
+  /** Choices that ended because context or memory has no room for another token. */
+  #endForRoom(sequenceIds: readonly string[]): void {
+    for (const sequenceId of sequenceIds) {
+      const found = this.#parts.find(sequenceId);
+      if (found === undefined || found.generation.isOver) continue;
+      found.choice.endForRoom();
+      // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
+      if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
+    }
+  }
+
+  /** Beside running streams a chunk takes as long as the latency bound allows, at the measured rate; with nobody to hold up it is as large as can be. */
+  #sizeChunks(isDecoding: boolean): void {
+    const { rates, scheduler } = this.#parts;
+    const rate = rates.prefillTokensPerSecond;
+    if (rate === 0) return;
+    scheduler.setPrefillRate(rate);
+    scheduler.setChunkTokens(isDecoding ? (rate * this.#parts.itlSloMs) / 1000 : Number.POSITIVE_INFINITY);
+  }
+
+  /** Makes text and events of what was sampled in the last step, and sends them. */
+  #tell(): void {
+    const untold = this.#untold;
+    this.#untold = [];
+    for (const { generation, choice, tokens } of untold) {
+      if (generation.isOver || choice.finishReason !== undefined) continue;
+      const delta = choice.tell(tokens);
+      if (delta.finishReason === 'stop') this.#parts.scheduler.finish(choice.sequenceId);
+      generation.tell(choice, delta);
+    }
+    this.#parts.publisher.publish();
+  }
+}

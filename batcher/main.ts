@@ -1,0 +1,28 @@
+/** The batcher's process: reads the settings, opens the batcher, drains it on SIGTERM or SIGINT; a second signal ends it at once. */
+import { pino } from 'pino';
+import { openBatcher } from './batcher.ts';
+import { readSettings } from './settings.ts';
+
+const settings = readSettings(process.argv.slice(2), process.env);
+const log = pino({ level: settings.logLevel, base: { batcher: settings.batcherId } });
+try {
+  const batcher = await openBatcher(settings, log);
+  let isEnding = false;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (isEnding) process.exit(1);
+      isEnding = true;
+      log.info({ signal }, 'draining');
+      batcher.drain().then(
+        () => process.exit(0),
+        error => {
+          log.fatal({ error: (error as Error).stack }, 'drain failed');
+          process.exit(1);
+        },
+      );
+    });
+  }
+} catch (error) {
+  log.fatal({ error: (error as Error).message }, 'cannot start');
+  process.exit(2);
+}

@@ -1,0 +1,243 @@
+/**
+ * LlamaGraph: the llama decoder as an ONNX graph, over the weights of one GGUF file.
+ *
+ * Inputs: input_ids int64 [batch, tokens]; seqlens_k int32 [batch], total length of each row minus 1; total int32 scalar, the longest
+ * total length; pick int64 [picked], the flat positions (row * tokens + token) whose logits are wanted; past_k{i} and past_v{i}
+ * float32 [batch, kv_heads, max_tokens, head_dim]. Outputs: logits float32 [picked, vocabulary]; present_k{i} and present_v{i}, meant
+ * to be the same buffers as past.
+ *
+ * Activations are flat, [positions, width], except around attention, so that every projection is one product, and a projection
+ * with block offsets is  MatMulNBits(x) + blocksum(x) · offsetsᵀ  in one Gemm that adds both.
+ */
+import type { GgufFile } from './gguf-file.ts';
+import { GraphWeights, type MatrixPart, type StoredMatrix } from './graph-weights.ts';
+import type { LayerMatrixName, LlamaShape } from './llama-shape.ts';
+import { isSameForm, type WeightsChoice } from './matrix-form.ts';
+import { OnnxGraph } from './onnx-graph.ts';
+
+export interface LlamaGraph {
+  graph: OnnxGraph;
+  weights: GraphWeights;
+}
+
+/** 8-bit activations inside MatMulNBits: the fast path of the CPU kernels (0.4 to 0.7 % error of a product's largest value). */
+const ACCURACY_LEVEL = 4;
+
+export interface LlamaGraphOptions {
+  weights: WeightsChoice | undefined;
+  /** As the graph file names it: without folders. */
+  dataFileName: string;
+}
+
+/** The finished graph; its weights are declared and still to be written. */
+export async function buildLlamaGraph(file: GgufFile, shape: LlamaShape, options: LlamaGraphOptions): Promise<LlamaGraph> {
+  const graph = new OnnxGraph(options.dataFileName);
+  const weights = new GraphWeights(graph, file, options.weights);
+  // Llama 3.1 and later give a divisor for each rotary frequency.
+  const ropeFactors = file.tensors.has('rope_freqs.weight') ? await weights.floats('rope_freqs.weight') : undefined;
+  new LlamaBuilder(graph, weights, shape, ropeFactors).build();
+  return { graph, weights };
+}
+
+class LlamaBuilder {
+  readonly #graph: OnnxGraph;
+  readonly #weights: GraphWeights;
+  readonly #shape: LlamaShape;
+  readonly #ropeFactors: Float32Array | undefined;
+  /** Values whose block sums are already in the graph. */
+  readonly #summed = new Set<string>();
+
+  constructor(graph: OnnxGraph, weights: GraphWeights, shape: LlamaShape, ropeFactors: Float32Array | undefined) {
+    this.#graph = graph;
+    this.#weights = weights;
+    this.#shape = shape;
+    this.#ropeFactors = ropeFactors;
+  }
+
+  build(): void {
+    const graph = this.#graph;
+    const { layerCount, vocabSize, isTied, normEpsilon } = this.#shape;
+    graph.input({ name: 'input_ids', type: 'int64', dimensions: ['batch', 'tokens'] });
+    graph.input({ name: 'seqlens_k', type: 'int32', dimensions: ['batch'] });
+    graph.input({ name: 'total', type: 'int32', dimensions: [] });
+    graph.input({ name: 'pick', type: 'int64', dimensions: ['picked'] });
+    graph.output({ name: 'logits', type: 'float', dimensions: ['picked', vocabSize] });
+
+    this.#int64s('flat', [-1]);
+    this.#int64s('rows_by_heads', [-1, this.#shape.headCount * this.#shape.headDim]);
+    this.#rotaryTables();
+    graph.node('Shape', ['input_ids'], ['batch_tokens']);
+    graph.node('Concat', ['batch_tokens', 'flat'], ['three_d'], { axis: { int: 0 } });
+    graph.node('Reshape', ['input_ids', 'flat'], ['ids']);
+    const embedding = this.#weights.matrix([{ tensorName: 'token_embd.weight' }], 'vocabulary');
+    this.#embed(embedding, 'ids', 'x0');
+
+    const firstNorm = this.#weights.vector('blk.0.attn_norm.weight');
+    graph.node('SimplifiedLayerNormalization', ['x0', firstNorm], ['a0'], {
+      axis: { int: -1 },
+      epsilon: { float: normEpsilon },
+      stash_type: { int: 1 },
+    });
+    for (let layer = 0; layer < layerCount; layer++) this.#layer(layer);
+
+    graph.node('Gather', [`a${layerCount}`, 'pick'], ['picked_rows']);
+    const head = isTied ? embedding : this.#weights.matrix([{ tensorName: 'output.weight' }], 'vocabulary');
+    this.#product('picked_rows', head, 'head', 'logits');
+  }
+
+  #layer(layer: number): void {
+    const graph = this.#graph;
+    const { layerCount, headCount, kvHeadCount, headDim } = this.#shape;
+    const part = (name: LayerMatrixName, interleavedHeadDim?: number): MatrixPart =>
+      interleavedHeadDim === undefined
+        ? { tensorName: `blk.${layer}.${name}.weight` }
+        : { tensorName: `blk.${layer}.${name}.weight`, interleavedHeadDim };
+
+    this.#concatenated(`a${layer}`, [part('attn_q', headDim), part('attn_k', headDim), part('attn_v')], `qkv${layer}`);
+    graph.node('Reshape', [`qkv${layer}`, 'three_d'], [`qkv3_${layer}`]);
+    graph.microsoftNode(
+      'GroupQueryAttention',
+      [`qkv3_${layer}`, '', '', `past_k${layer}`, `past_v${layer}`, 'seqlens_k', 'total', 'cos', 'sin'],
+      [`heads3_${layer}`, `present_k${layer}`, `present_v${layer}`],
+      {
+        num_heads: { int: headCount },
+        kv_num_heads: { int: kvHeadCount },
+        do_rotary: { int: 1 },
+        scale: { float: headDim ** -0.5 },
+      },
+    );
+    for (const side of ['k', 'v']) {
+      const dimensions = ['batch', kvHeadCount, 'max_tokens', headDim];
+      graph.input({ name: `past_${side}${layer}`, type: 'float', dimensions });
+      graph.output({ name: `present_${side}${layer}`, type: 'float', dimensions });
+    }
+    graph.node('Reshape', [`heads3_${layer}`, 'rows_by_heads'], [`heads${layer}`]);
+    this.#concatenated(`heads${layer}`, [part('attn_output')], `o${layer}`);
+    this.#addAndNormalize([`x${layer}`, `o${layer}`], `blk.${layer}.ffn_norm.weight`, { normal: `f${layer}`, sum: `r${layer}` });
+
+    this.#gateAndUp(`f${layer}`, [part('ffn_gate'), part('ffn_up')], [`g${layer}`, `u${layer}`]);
+    // x * sigmoid(x) is QuickGelu with alpha 1.
+    graph.microsoftNode('QuickGelu', [`g${layer}`], [`s${layer}`], { alpha: { float: 1 } });
+    graph.node('Mul', [`s${layer}`, `u${layer}`], [`gated${layer}`]);
+    this.#concatenated(`gated${layer}`, [part('ffn_down')], `d${layer}`);
+    const next = layer + 1;
+    const nextNorm = next === layerCount ? 'output_norm.weight' : `blk.${next}.attn_norm.weight`;
+    this.#addAndNormalize([`r${layer}`, `d${layer}`], nextNorm, { normal: `a${next}`, sum: next === layerCount ? '' : `x${next}` });
+  }
+
+  #addAndNormalize(terms: readonly [string, string], norm: string, out: { normal: string; sum: string }): void {
+    const outputs = out.sum === '' ? [out.normal] : [out.normal, '', '', out.sum];
+    this.#graph.microsoftNode('SkipSimplifiedLayerNormalization', [...terms, this.#weights.vector(norm)], outputs, {
+      epsilon: { float: this.#shape.normEpsilon },
+    });
+  }
+
+  /** One product where both have the same form, else two. */
+  #gateAndUp(x: string, parts: readonly [MatrixPart, MatrixPart], [gate, up]: readonly [string, string]): void {
+    if (isSameForm(this.#weights.formOf(parts[0]), this.#weights.formOf(parts[1]))) {
+      this.#concatenated(x, parts, `${gate}${up}`);
+      this.#graph.node('Split', [`${gate}${up}`], [gate, up], { axis: { int: -1 }, num_outputs: { int: 2 } });
+    } else {
+      this.#concatenated(x, [parts[0]], gate);
+      this.#concatenated(x, [parts[1]], up);
+    }
+  }
+
+  /** x times each part, side by side; neighbours of one form become one product. */
+  #concatenated(x: string, parts: readonly MatrixPart[], y: string): void {
+    const runs: MatrixPart[][] = [];
+    for (const part of parts) {
+      const run = runs.at(-1);
+      if (run !== undefined && isSameForm(this.#weights.formOf(run[0]!), this.#weights.formOf(part))) run.push(part);
+      else runs.push([part]);
+    }
+    if (runs.length === 1) {
+      this.#product(x, this.#weights.matrix(parts), y, y);
+      return;
+    }
+    const pieces = runs.map((run, i) => {
+      const piece = `${y}.${i}`;
+      this.#product(x, this.#weights.matrix(run), piece, piece);
+      return piece;
+    });
+    this.#graph.node('Concat', pieces, [y], { axis: { int: -1 } });
+  }
+
+  /** y = x · matrixᵀ; `name` prefixes the weights. */
+  #product(x: string, matrix: StoredMatrix, name: string, y: string): void {
+    const graph = this.#graph;
+    if (matrix.kind === 'dense') {
+      const floats = graph.weight(`${name}.w`, 'float', [matrix.rows, matrix.columns], matrix.floats);
+      graph.node('Gemm', [x, floats], [y], { transB: { int: 1 } });
+      return;
+    }
+    const { rows, columns, bits, blockElements, blocksPerRow, offsets } = matrix;
+    const quants = graph.weight(`${name}.q`, 'uint8', [rows, blocksPerRow, (blockElements * bits) / 8], matrix.quants);
+    const scales = graph.weight(`${name}.d`, 'float', [rows * blocksPerRow], matrix.scales);
+    const product = offsets === undefined ? y : `${y}.scaled`;
+    graph.microsoftNode('MatMulNBits', [x, quants, scales], [product], {
+      K: { int: columns },
+      N: { int: rows },
+      bits: { int: bits },
+      block_size: { int: blockElements },
+      accuracy_level: { int: ACCURACY_LEVEL },
+    });
+    if (offsets === undefined) return;
+    const weight = graph.weight(`${name}.m`, 'float', [rows, blocksPerRow], offsets);
+    graph.node('Gemm', [this.#blockSums(x, columns), weight, product], [y], { transB: { int: 1 } });
+  }
+
+  /** Rows of the embedding, read straight from its stored form. */
+  #embed(matrix: StoredMatrix, ids: string, y: string): void {
+    const graph = this.#graph;
+    const { rows, columns } = matrix;
+    if (matrix.kind === 'dense') {
+      graph.node('Gather', [graph.weight('embedding.w', 'float', [rows, columns], matrix.floats), ids], [y]);
+      return;
+    }
+    const { bits, blockElements, blocksPerRow, offsets } = matrix;
+    const quants = graph.weight('embedding.q', 'uint8', [rows, (columns * bits) / 8], matrix.quants);
+    const scales = graph.weight('embedding.d', 'float', [rows, blocksPerRow], matrix.scales);
+    const scaled = offsets === undefined ? y : `${y}.scaled`;
+    graph.microsoftNode('GatherBlockQuantized', [quants, ids, scales], [scaled], {
+      bits: { int: bits },
+      block_size: { int: blockElements },
+      gather_axis: { int: 0 },
+      quantize_axis: { int: 1 },
+    });
+    if (offsets === undefined) return;
+    const weight = graph.weight('embedding.m', 'float', [rows, blocksPerRow], offsets);
+    graph.node('Gather', [weight, ids], [`${y}.offsets`]);
+    graph.node('Gemm', [`${y}.offsets`, this.#weights.blockSumMatrix(columns), scaled], [y], { transB: { int: 1 } });
+  }
+
+  #blockSums(x: string, columns: number): string {
+    const sums = `${x}.sums`;
+    if (!this.#summed.has(x)) {
+      this.#summed.add(x);
+      this.#graph.node('MatMul', [x, this.#weights.blockSumMatrix(columns)], [sums]);
+    }
+    return sums;
+  }
+
+  #rotaryTables(): void {
+    const { contextTokens, headDim, ropeBase, ropeDivisor } = this.#shape;
+    const pairs = headDim / 2;
+    const frequencies = Float64Array.from({ length: pairs }, (_, pair) => {
+      const divisor = ropeDivisor * (this.#ropeFactors?.[pair] ?? 1);
+      return ropeBase ** ((-2 * pair) / headDim) / divisor;
+    });
+    for (const [name, wave] of [
+      ['cos', Math.cos],
+      ['sin', Math.sin],
+    ] as const) {
+      this.#weights.table(name, [contextTokens, pairs], (position, row) => {
+        for (let pair = 0; pair < pairs; pair++) row[pair] = wave(position * frequencies[pair]!);
+      });
+    }
+  }
+
+  #int64s(name: string, values: readonly number[]): void {
+    this.#graph.constant(name, 'int64', [values.length], new Uint8Array(BigInt64Array.from(values, BigInt).buffer));
+  }
+}

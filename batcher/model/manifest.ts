@@ -1,0 +1,119 @@
+/**
+ * Manifest: what a folder of the prepared-model cache holds, written last, so that a folder without a valid one counts as absent.
+ * It carries a checksum of itself and size, time and SHA-256 of each file beside it.
+ */
+import { createHash } from 'node:crypto';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { replaceFile } from './atomic-file.ts';
+import { sha256OfFile } from './file-digest.ts';
+
+/** Raise it whenever the graph, the data layout or the vocabulary file changes: older folders are then rebuilt. */
+export const MANIFEST_VERSION = 1;
+export const MANIFEST_FILE = 'manifest.json';
+
+const PreparedFile = z.object({
+  name: z.string().regex(/^[\w.-]+$/),
+  byteLength: z.int().min(0),
+  sha256: z.string(),
+  /** Epoch milliseconds; while it stays, the content is taken to be the same. */
+  modifiedAt: z.number(),
+});
+export type PreparedFile = z.infer<typeof PreparedFile>;
+
+export const Manifest = z.object({
+  version: z.literal(MANIFEST_VERSION),
+  /** After the GGUF file, in lower case, as clients say it. */
+  name: z.string().min(1),
+  source: z.object({ fileName: z.string(), byteLength: z.int(), sha256: z.string() }),
+  /** What was asked for: `import` keeps quantized tensors as they are. */
+  weights: z.enum(['import', 'q4', 'q8', 'f32']),
+  /** How many matrices are stored in each form. */
+  forms: z.record(z.string(), z.int()),
+  shape: z.object({
+    layers: z.int().min(1),
+    heads: z.int().min(1),
+    kvHeads: z.int().min(1),
+    headDim: z.int().min(1),
+    width: z.int().min(1),
+    vocabSize: z.int().min(1),
+    contextTokens: z.int().min(1),
+  }),
+  /** Tokens that end a generation. */
+  endTokenIds: z.array(z.int().min(0)),
+  bosTokenId: z.int().min(0).optional(),
+  /** A prompt starts with the BOS token. */
+  addBos: z.boolean(),
+  files: z.array(PreparedFile),
+});
+export type Manifest = z.infer<typeof Manifest>;
+
+export async function writeManifest(directory: string, manifest: Manifest): Promise<void> {
+  const json = JSON.stringify({ ...manifest, checksum: checksumOf(manifest) }, undefined, 2);
+  await replaceFile(join(directory, MANIFEST_FILE), `${json}\n`);
+}
+
+export async function describeFile(directory: string, name: string, onBytes?: (doneBytes: number) => void): Promise<PreparedFile> {
+  const path = join(directory, name);
+  const sha256 = await sha256OfFile(path, onBytes);
+  const { size, mtimeMs } = await stat(path);
+  return { name, byteLength: size, sha256, modifiedAt: mtimeMs };
+}
+
+export type Check = { state: 'intact'; manifest: Manifest } | { state: 'absent' } | { state: 'damaged'; reason: string };
+
+/**
+ * Looks at sizes and times only, unless a time differs (a copied cache) or `thorough` asks to read everything. A file that has
+ * another time and its old content gets its new time recorded.
+ */
+export async function checkPrepared(directory: string, { thorough = false } = {}): Promise<Check> {
+  const manifest = await readManifest(directory);
+  if ('state' in manifest) return manifest;
+  let isTouched = false;
+  for (const file of manifest.files) {
+    const path = join(directory, file.name);
+    const found = await stat(path).catch(() => undefined);
+    if (found === undefined) return damaged(`${file.name} is missing`);
+    if (found.size !== file.byteLength) return damaged(`${file.name} has ${found.size} bytes instead of ${file.byteLength}`);
+    if (!thorough && found.mtimeMs === file.modifiedAt) continue;
+    if ((await sha256OfFile(path)) !== file.sha256) return damaged(`the content of ${file.name} has changed`);
+    isTouched ||= found.mtimeMs !== file.modifiedAt;
+    file.modifiedAt = found.mtimeMs;
+  }
+  // A cache that cannot be written to is as good; the next start hashes again.
+  if (isTouched) await writeManifest(directory, manifest).catch(() => undefined);
+  return { state: 'intact', manifest };
+}
+
+async function readManifest(directory: string): Promise<Manifest | Check> {
+  let text: string;
+  try {
+    text = await readFile(join(directory, MANIFEST_FILE), 'utf8');
+  } catch {
+    const isThere = await stat(directory).then(
+      () => true,
+      () => false,
+    );
+    return isThere ? damaged(`${MANIFEST_FILE} is missing`) : { state: 'absent' };
+  }
+  try {
+    const raw: unknown = JSON.parse(text);
+    const manifest = Manifest.parse(raw);
+    const { checksum } = z.object({ checksum: z.string() }).parse(raw);
+    return checksum === checksumOf(manifest) ? manifest : damaged(`${MANIFEST_FILE} does not match its checksum`);
+  } catch {
+    return damaged(`${MANIFEST_FILE} cannot be read`);
+  }
+}
+
+function damaged(reason: string): Check {
+  return { state: 'damaged', reason };
+}
+
+function checksumOf(manifest: Manifest): string {
+  // The schema's order of keys, whatever order they came in.
+  return createHash('sha256')
+    .update(JSON.stringify(Manifest.parse(manifest)))
+    .digest('hex');
+}

@@ -1,0 +1,187 @@
+/**
+ * Prepare: a GGUF file becomes a folder of the cache: the ONNX graph, its data file, the vocabulary and a manifest.
+ * What is there and intact is used at once (no hashing, no reading of weights); what is missing or damaged is built anew.
+ */
+
+import { createHash } from 'node:crypto';
+import { readFile, rm, stat } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import { writeDurably } from './atomic-file.ts';
+import { defaultCacheRoot } from './cache-root.ts';
+import { type GgufFile, openGguf } from './gguf-file.ts';
+import { buildLlamaGraph } from './llama-graph.ts';
+import { type LlamaShape, readLlamaShape } from './llama-shape.ts';
+import { checkPrepared, describeFile, MANIFEST_VERSION, type Manifest, writeManifest } from './manifest.ts';
+import type { WeightsChoice } from './matrix-form.ts';
+import { ModelError, reasonOf } from './model-error.ts';
+import { modelNameOf } from './model-name.ts';
+import { createDraft, publishDraft } from './prepared-folder.ts';
+import { computeDigest, knownDigest } from './source-digest.ts';
+import { readVocabulary, type Vocabulary } from './vocabulary.ts';
+import { WeightFile } from './weight-file.ts';
+
+export interface PrepareOptions {
+  weights?: WeightsChoice | undefined;
+  /** Default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice. */
+  cacheRoot?: string | undefined;
+  /** Reads every byte of an existing folder instead of trusting sizes and times. */
+  verify?: boolean | undefined;
+  /** Bytes done and to do of what the label names. */
+  onProgress?: ((done: number, total: number, label: string) => void) | undefined;
+  /** Told when an existing folder is not used, and why. */
+  onRebuild?: ((reason: string) => void) | undefined;
+}
+
+export interface PreparedModel {
+  directory: string;
+  graphPath: string;
+  name: string;
+  manifest: Manifest;
+}
+
+const GRAPH_FILE = 'model.onnx';
+const DATA_FILE = 'model.onnx.data';
+const VOCABULARY_FILE = 'vocabulary.json';
+
+/** Throws a ModelError of one line for everything that is wrong with the file or the cache. */
+export async function prepareModel(ggufPath: string, options: PrepareOptions = {}): Promise<PreparedModel> {
+  const path = resolve(ggufPath);
+  const cacheRoot = options.cacheRoot ?? defaultCacheRoot();
+  try {
+    const found = await findPrepared(path, cacheRoot, options);
+    if (found !== undefined) return found;
+    return await build(path, cacheRoot, options);
+  } catch (thrown) {
+    throw thrown instanceof ModelError ? thrown : asModelError(thrown, path);
+  }
+}
+
+/** The vocabulary of a prepared folder. */
+export async function loadVocabulary(directory: string): Promise<Vocabulary> {
+  try {
+    return JSON.parse(await readFile(join(directory, VOCABULARY_FILE), 'utf8')) as Vocabulary;
+  } catch (thrown) {
+    throw new ModelError(`${directory}: its vocabulary cannot be read (${reasonOf(thrown)}); preparing the model again repairs it.`, {
+      cause: thrown,
+    });
+  }
+}
+
+async function findPrepared(path: string, cacheRoot: string, options: PrepareOptions): Promise<PreparedModel | undefined> {
+  await requireFile(path);
+  const sha256 = await knownDigest(path, cacheRoot);
+  return sha256 === undefined ? undefined : useExisting(directoryOf({ path, sha256, cacheRoot, weights: options.weights }), options);
+}
+
+async function build(path: string, cacheRoot: string, options: PrepareOptions): Promise<PreparedModel> {
+  await using file = await openGguf(path);
+  // Before the whole file is hashed: most unusable files are known by their header.
+  const shape = readLlamaShape(file);
+  const vocabulary = readVocabulary(file, shape.vocabSize);
+  const onProgress = options.onProgress;
+  const sha256 = await computeDigest(path, { cacheRoot, onProgress: (done, total) => onProgress?.(done, total, 'reading') });
+  const directory = directoryOf({ path, sha256, cacheRoot, weights: options.weights });
+  const existing = await useExisting(directory, options);
+  if (existing !== undefined) return existing;
+
+  const modelsRoot = join(cacheRoot, 'models');
+  const draft = await createDraft(modelsRoot);
+  try {
+    await fillDraft(draft, { file, shape, vocabulary, sha256 }, options);
+    await publishDraft(draft, modelsRoot, directory);
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+  const check = await checkPrepared(directory);
+  if (check.state !== 'intact') throw new ModelError(`${directory}: is ${check.state} right after it was written; is the disk in order?`);
+  return preparedModel(directory, check.manifest);
+}
+
+interface Source {
+  file: GgufFile;
+  shape: LlamaShape;
+  vocabulary: Vocabulary;
+  sha256: string;
+}
+
+async function fillDraft(
+  draft: string,
+  { file, shape, vocabulary, sha256 }: Source,
+  { weights, onProgress }: PrepareOptions,
+): Promise<void> {
+  const llama = await buildLlamaGraph(file, shape, { weights, dataFileName: DATA_FILE });
+  const { dataBytes } = llama.graph;
+  {
+    await using data = await WeightFile.create(join(draft, DATA_FILE), dataBytes);
+    await llama.weights.write(data, (done, total, label) => onProgress?.(done, total, label));
+    await data.finish();
+  }
+  await writeDurably(join(draft, GRAPH_FILE), llama.graph.encode('llama'));
+  await writeDurably(join(draft, VOCABULARY_FILE), JSON.stringify(vocabulary));
+  const files = [];
+  for (const name of [GRAPH_FILE, VOCABULARY_FILE, DATA_FILE]) {
+    files.push(await describeFile(draft, name, done => name === DATA_FILE && onProgress?.(done, dataBytes, 'checking')));
+  }
+  await writeManifest(draft, {
+    version: MANIFEST_VERSION,
+    name: modelNameOf(file.path),
+    source: { fileName: file.fileName, byteLength: file.byteLength, sha256 },
+    weights: weights ?? 'import',
+    forms: Object.fromEntries(llama.weights.formCounts),
+    shape: {
+      layers: shape.layerCount,
+      heads: shape.headCount,
+      kvHeads: shape.kvHeadCount,
+      headDim: shape.headDim,
+      width: shape.width,
+      vocabSize: shape.vocabSize,
+      contextTokens: shape.contextTokens,
+    },
+    endTokenIds: vocabulary.endTokenIds,
+    bosTokenId: vocabulary.bosTokenId,
+    addBos: vocabulary.addBos,
+    files,
+  });
+}
+
+async function useExisting(directory: string, { verify, onRebuild }: PrepareOptions): Promise<PreparedModel | undefined> {
+  const check = await checkPrepared(directory, { thorough: verify ?? false });
+  if (check.state === 'intact') return preparedModel(directory, check.manifest);
+  if (check.state === 'damaged') onRebuild?.(`${directory}: ${check.reason}; it is built anew.`);
+  return undefined;
+}
+
+/** The prepared model in a folder. Throws ModelError when there is none, or a damaged one. */
+export async function openPrepared(directory: string): Promise<PreparedModel> {
+  const check = await checkPrepared(directory);
+  if (check.state === 'intact') return preparedModel(directory, check.manifest);
+  const reason = check.state === 'damaged' ? check.reason : 'there is no prepared model in it';
+  throw new ModelError(`${directory}: ${reason}; prepare the model again.`);
+}
+
+function preparedModel(directory: string, manifest: Manifest): PreparedModel {
+  return { directory, graphPath: join(directory, GRAPH_FILE), name: manifest.name, manifest };
+}
+
+/** Named by what goes in: source content, name, options, layout version. */
+function directoryOf(parts: { path: string; sha256: string; cacheRoot: string; weights: WeightsChoice | undefined }): string {
+  const name = modelNameOf(parts.path);
+  const weights = parts.weights ?? 'import';
+  const key = createHash('sha256')
+    .update(JSON.stringify([MANIFEST_VERSION, parts.sha256, name, weights]))
+    .digest('hex')
+    .slice(0, 16);
+  return join(parts.cacheRoot, 'models', `${name}-${weights}-${key}`);
+}
+
+async function requireFile(path: string): Promise<void> {
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined) throw new ModelError(`${path}: there is no such file.`);
+  if (!found.isFile()) throw new ModelError(`${path}: is not a file; a model is one GGUF file.`);
+}
+
+function asModelError(thrown: unknown, path: string): ModelError | unknown {
+  // System calls carry a code; anything else is our bug and keeps its stack.
+  if (!(thrown instanceof Error) || !('code' in thrown)) return thrown;
+  return new ModelError(`${basename(path)}: could not be prepared (${thrown.message}).`, { cause: thrown });
+}

@@ -1,0 +1,90 @@
+/**
+ * PreparedFolder: how a prepared model gets into the cache: built in a draft folder beside the others, then renamed into place.
+ * A reader never sees half of one; of several that prepare the same model at once the first wins and the others use its work.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { syncFolder } from './atomic-file.ts';
+import { checkPrepared } from './manifest.ts';
+
+const DRAFT_PREFIX = '.draft-';
+/** A draft that nobody has written to for so long is left over from a crash. */
+const ABANDONED_AFTER_MS = 60 * 60_000;
+
+/** A new draft folder in the cache's folder of models. */
+export async function createDraft(modelsRoot: string): Promise<string> {
+  await mkdir(modelsRoot, { recursive: true });
+  await removeAbandonedDrafts(modelsRoot);
+  const draft = join(modelsRoot, `${DRAFT_PREFIX}${hostKey()}-${process.pid}-${randomUUID().slice(0, 8)}`);
+  await mkdir(draft);
+  return draft;
+}
+
+/** Puts a finished draft in place; a damaged folder there makes way, an intact one stays and the draft goes. */
+export async function publishDraft(draft: string, modelsRoot: string, directory: string): Promise<void> {
+  await syncFolder(draft);
+  for (;;) {
+    try {
+      await rename(draft, directory);
+      await syncFolder(modelsRoot);
+      return;
+    } catch (thrown) {
+      if (!isOccupied(thrown)) throw thrown;
+    }
+    if ((await checkPrepared(directory)).state === 'intact') {
+      await rm(draft, { recursive: true, force: true });
+      return;
+    }
+    // Named like a draft, so that it is cleared away later if this process ends here. Another preparer may have moved it first.
+    const aside = join(modelsRoot, `${DRAFT_PREFIX}${hostKey()}-${process.pid}-${randomUUID().slice(0, 8)}`);
+    await rename(directory, aside).catch(thrown => {
+      if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
+    });
+    await rm(aside, { recursive: true, force: true });
+  }
+}
+
+function isOccupied(thrown: unknown): boolean {
+  const { code } = thrown as NodeJS.ErrnoException;
+  return code === 'ENOTEMPTY' || code === 'EEXIST';
+}
+
+async function removeAbandonedDrafts(modelsRoot: string): Promise<void> {
+  for (const name of await readdir(modelsRoot)) {
+    if (!name.startsWith(DRAFT_PREFIX)) continue;
+    const [host, pid] = name.slice(DRAFT_PREFIX.length).split('-');
+    const path = join(modelsRoot, name);
+    const isOrphan = host === hostKey() && !isRunning(Number(pid));
+    const isAbandoned = isOrphan || Date.now() - (await lastWrite(path)) > ABANDONED_AFTER_MS;
+    if (isAbandoned) await rm(path, { recursive: true, force: true });
+  }
+}
+
+async function lastWrite(folder: string): Promise<number> {
+  const paths = [folder, ...(await readdir(folder).catch(() => [])).map(name => join(folder, name))];
+  const times = await Promise.all(
+    paths.map(path =>
+      stat(path).then(
+        found => found.mtimeMs,
+        () => 0,
+      ),
+    ),
+  );
+  return Math.max(...times);
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (thrown) {
+    return (thrown as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Process numbers mean something on one host only; containers have names of their own. */
+function hostKey(): string {
+  return createHash('sha256').update(hostname()).digest('hex').slice(0, 8);
+}

@@ -1,0 +1,138 @@
+/**
+ * TemplateRunner: one Jinja chat template, run with bounds: a template may take so many steps and write so many characters, and a
+ * list it makes may have so many elements; past that it ends in an error, whatever the messages or the template are.
+ */
+import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja';
+import { ModelError, reasonOf } from './model-error.ts';
+
+export type TemplateValues = Readonly<Record<string, unknown>>;
+
+/** About a second of interpretation; templates take 20 to 200 steps a message. */
+const MAX_STEPS = 2_000_000;
+/** Steps are not all alike: one may copy a long list. */
+const MAX_MS = 5_000;
+const MAX_RANGE = 100_000;
+
+/** The template itself refused (raise_exception), or could not deal with the values. */
+export class TemplateRefusal extends Error {}
+
+export class TemplateRunner {
+  readonly source: string;
+  readonly #program: ReturnType<typeof parse>;
+
+  /** Throws a ModelError when the source is no template. */
+  constructor(source: string, name: string) {
+    this.source = source;
+    try {
+      this.#program = parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
+    } catch (thrown) {
+      throw new ModelError(`the chat template ${JSON.stringify(name)} of the model cannot be read (${reasonOf(thrown)}).`, {
+        cause: thrown,
+      });
+    }
+  }
+
+  /** Throws a TemplateRefusal. */
+  render(values: TemplateValues, maxCharacters: number): string {
+    const environment = new Environment();
+    for (const [name, value] of Object.entries(GLOBALS)) environment.set(name, value);
+    for (const [name, value] of Object.entries(values)) environment.set(name, value);
+    const interpreter = new BoundedInterpreter(environment, maxCharacters);
+    try {
+      return String(interpreter.run(this.#program).value);
+    } catch (thrown) {
+      throw thrown instanceof TemplateRefusal ? thrown : new TemplateRefusal(reasonOf(thrown), { cause: thrown });
+    }
+  }
+}
+
+/** The library's declarations do not resolve under Node's module rules; this much of them is used here. */
+interface JinjaInterpreter {
+  run(program: unknown): { value: unknown };
+  evaluate(statement: unknown, environment: unknown): { value: unknown };
+}
+const BaseInterpreter = Interpreter as unknown as new (environment: unknown) => JinjaInterpreter;
+
+class BoundedInterpreter extends BaseInterpreter {
+  readonly #maxCharacters: number;
+  readonly #deadline = performance.now() + MAX_MS;
+  #steps = 0;
+
+  constructor(environment: unknown, maxCharacters: number) {
+    super(environment);
+    this.#maxCharacters = maxCharacters;
+  }
+
+  override evaluate(statement: unknown, environment: unknown): { value: unknown } {
+    if (++this.#steps > MAX_STEPS) throw new TemplateRefusal(`it takes more than ${MAX_STEPS} steps`);
+    if (this.#steps % 1024 === 0 && performance.now() > this.#deadline) throw new TemplateRefusal(`it takes longer than ${MAX_MS} ms`);
+    const result = super.evaluate(statement, environment);
+    if (typeof result.value === 'string' && result.value.length > this.#maxCharacters) {
+      throw new TemplateRefusal(`it writes more than ${this.#maxCharacters} characters`);
+    }
+    return result;
+  }
+}
+
+/** What templates of the Hugging Face hub may call, as transformers gives it to them. */
+const GLOBALS: TemplateValues = {
+  true: true,
+  false: false,
+  none: null,
+  True: true,
+  False: false,
+  None: null,
+  raise_exception: (message: unknown) => {
+    throw new TemplateRefusal(String(message));
+  },
+  range: boundedRange,
+  strftime_now: (format: unknown) => formatDate(new Date(), String(format)),
+};
+
+function boundedRange(first: number, second?: number, step = 1): number[] {
+  const [start, stop] = second === undefined ? [0, first] : [first, second];
+  const length = step === 0 ? Number.POSITIVE_INFINITY : Math.max(0, Math.ceil((stop - start) / step));
+  if (!(length <= MAX_RANGE)) throw new TemplateRefusal(`it counts further than ${MAX_RANGE}`);
+  return Array.from({ length }, (_, i) => start + i * step);
+}
+
+/** The directives of strftime that templates use, in English and UTC: a prompt must not depend on where a batcher stands. */
+function formatDate(date: Date, format: string): string {
+  const english = (options: Intl.DateTimeFormatOptions): string =>
+    new Intl.DateTimeFormat('en-US', { ...options, timeZone: 'UTC' }).format(date);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  return format.replace(/%([A-Za-z%])/g, (whole, directive: string) => {
+    switch (directive) {
+      case 'Y':
+        return String(date.getUTCFullYear());
+      case 'y':
+        return two(date.getUTCFullYear() % 100);
+      case 'm':
+        return two(date.getUTCMonth() + 1);
+      case 'd':
+        return two(date.getUTCDate());
+      case 'H':
+        return two(date.getUTCHours());
+      case 'I':
+        return two(date.getUTCHours() % 12 || 12);
+      case 'M':
+        return two(date.getUTCMinutes());
+      case 'S':
+        return two(date.getUTCSeconds());
+      case 'p':
+        return date.getUTCHours() < 12 ? 'AM' : 'PM';
+      case 'B':
+        return english({ month: 'long' });
+      case 'b':
+        return english({ month: 'short' });
+      case 'A':
+        return english({ weekday: 'long' });
+      case 'a':
+        return english({ weekday: 'short' });
+      case '%':
+        return '%';
+      default:
+        return whole;
+    }
+  });
+}

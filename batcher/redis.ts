@@ -1,0 +1,40 @@
+/** Redis: how this process connects, and the Lua commands it adds; commands outlive a lost connection and are sent again. */
+import { readFileSync } from 'node:fs';
+import { type ClientContext, Redis, type Result } from 'ioredis';
+
+declare module 'ioredis' {
+  interface RedisCommander<Context extends ClientContext> {
+    appendEvents(...args: (string | number)[]): Result<string, Context>;
+    claimRecord(...args: (string | number)[]): Result<string[], Context>;
+  }
+}
+
+const RECONNECT_MAX_MS = 1_000;
+
+/** For BullMQ and for us alike: never give up, reconnect within a second. */
+export function connectionOptions(url: string) {
+  const parsed = new URL(url);
+  return {
+    host: parsed.hostname,
+    port: Number(parsed.port || 6379),
+    db: Number(parsed.pathname.slice(1) || 0),
+    ...(parsed.username !== '' && { username: decodeURIComponent(parsed.username) }),
+    ...(parsed.password !== '' && { password: decodeURIComponent(parsed.password) }),
+    ...(parsed.protocol === 'rediss:' && { tls: {} }),
+    maxRetriesPerRequest: null,
+    retryStrategy: (attempt: number) => Math.min(50 * attempt, RECONNECT_MAX_MS),
+    // A replica that was promoted away answers READONLY: connect anew and send the command again.
+    reconnectOnError: (error: Error) => (error.message.startsWith('READONLY') ? (2 as const) : false),
+  };
+}
+
+export function connectRedis(url: string): Redis {
+  const redis = new Redis(connectionOptions(url));
+  redis.defineCommand('appendEvents', { numberOfKeys: 3, lua: script('append-events-3.lua') });
+  redis.defineCommand('claimRecord', { numberOfKeys: 3, lua: script('claim-record-3.lua') });
+  return redis;
+}
+
+function script(name: string): string {
+  return readFileSync(new URL(`commands/${name}`, import.meta.url), 'utf8');
+}

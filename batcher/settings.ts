@@ -1,0 +1,111 @@
+/** Settings: every knob of a batcher process, read once from its arguments and environment; a bad value stops the start, naming the rule. */
+import { randomBytes } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import { Command, InvalidArgumentError } from 'commander';
+
+export interface BatcherSettings {
+  /** Prepared model folder (npm run model -- prepare). */
+  modelDirectory: string;
+  redisUrl: string;
+  batcherId: string;
+  /** Threads of one engine run. */
+  threads: number;
+  /** Idle engine threads spin between operators. */
+  spinning: boolean;
+  /** Sequences computed at once: rows of the KV cache. */
+  maxRunning: number;
+  /** Tokens of one sequence, prompt and answer; at most the model's own. */
+  contextTokens: number | undefined;
+  /** Memory for keys and values in bytes, rows and prefix store together; undefined takes a share of what is available. */
+  kvMemoryBytes: number | undefined;
+  /** Bound on the extra inter-token latency that a prefill may cause, in ms; it sizes the prefill chunks by the measured rate. */
+  itlSloMs: number;
+  /** Tokens of one step. */
+  maxBatchedTokens: number;
+  /** Wanted time to first token where the request names none, in ms. */
+  ttftSloMs: number | undefined;
+  /** Seeded requests get the same bytes whatever runs beside them; off is faster. */
+  reproducible: boolean;
+  /** A request is tried so many times before it fails for good. */
+  maxAttempts: number;
+  /** Where /metrics is served on the loopback interface; undefined serves none. */
+  metricsPort: number | undefined;
+  /** Jobs taken off the queue ahead of a free row. */
+  prefetch: number;
+  /** A job whose batcher is silent for this long goes to another. */
+  lockMs: number;
+  /** SIGTERM: how long running requests may go on. */
+  drainTimeoutMs: number;
+  logLevel: string;
+}
+
+function integer(name: string, min: number, max: number): (text: string) => number {
+  return text => {
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < min || value > max) {
+      throw new InvalidArgumentError(`${name} must be a whole number from ${min} to ${max}.`);
+    }
+    return value;
+  };
+}
+
+const UNITS: Record<string, number> = { K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 };
+
+function byteSize(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)([KMG])$/i.exec(text);
+  if (match === null) throw new InvalidArgumentError('must be a size such as 512M or 4G.');
+  return Math.floor(Number(match[1]) * UNITS[match[2]!.toUpperCase()]!);
+}
+
+function onOff(text: string): boolean {
+  if (text !== 'on' && text !== 'off') throw new InvalidArgumentError("must be 'on' or 'off'.");
+  return text === 'on';
+}
+
+export function readSettings(argv: readonly string[], environment: NodeJS.ProcessEnv): BatcherSettings {
+  const program = new Command('batcher')
+    .requiredOption('--model-dir <folder>', 'prepared model folder')
+    .option('--batcher-id <id>', 'name of this process in cards and logs', `batcher-${randomBytes(4).toString('hex')}`)
+    .option('--threads <count>', 'threads of one engine run', integer('threads', 1, 1024), availableParallelism())
+    .option('--spinning <on|off>', 'idle engine threads spin between operators', onOff, true)
+    .option('--max-running <count>', 'sequences computed at once', integer('max-running', 1, 1024), 32)
+    .option('--context <tokens>', 'longest prompt plus answer; at most and by default the model’s own', integer('context', 16, 1 << 20))
+    .option('--kv-memory <size>', 'memory for keys and values, as 512M or 4G; by default a share of what is free', byteSize)
+    .option('--itl-slo <ms>', 'most that a prefill may add to the time between two tokens', integer('itl-slo', 10, 60_000), 150)
+    .option('--max-batched-tokens <tokens>', 'tokens of one step', integer('max-batched-tokens', 16, 1 << 20), 512)
+    .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
+    .option('--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster', onOff, true)
+    .option('--max-attempts <count>', 'how often a request is tried before it fails for good', integer('max-attempts', 1, 100), 3)
+    .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
+    .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
+    .option('--lock-ms <ms>', 'a job whose batcher is silent for this long goes to another', integer('lock-ms', 500, 600_000), 2_000)
+    .option(
+      '--drain-timeout-ms <ms>',
+      'how long running requests may go on after SIGTERM',
+      integer('drain-timeout-ms', 0, 3_600_000),
+      4_000,
+    )
+    .option('--log-level <level>', 'trace, debug, info, warn, error or fatal', 'info');
+  program.parse(argv, { from: 'user' });
+  const options = program.opts();
+  return {
+    modelDirectory: options.modelDir,
+    redisUrl: environment.REDIS_URL ?? 'redis://127.0.0.1:6379',
+    batcherId: options.batcherId,
+    threads: options.threads,
+    spinning: options.spinning,
+    maxRunning: options.maxRunning,
+    contextTokens: options.context,
+    kvMemoryBytes: options.kvMemory,
+    itlSloMs: options.itlSlo,
+    maxBatchedTokens: options.maxBatchedTokens,
+    ttftSloMs: options.ttftSlo,
+    reproducible: options.reproducible,
+    maxAttempts: options.maxAttempts,
+    metricsPort: options.metricsPort,
+    prefetch: options.prefetch,
+    lockMs: options.lockMs,
+    drainTimeoutMs: options.drainTimeoutMs,
+    logLevel: options.logLevel,
+  };
+}

@@ -1,0 +1,8 @@
+/** CommonSettings: what every bench that runs a model can be told. */
+import os from 'node:os';
+import type { SettingSpecs } from './settings.ts';
+
+export const commonSettings = {
+  model: { kind: 'text', default: '', help: 'path of a GGUF file; empty for the default model' },
+  threads: { kind: 'count', default: os.availableParallelism(), min: 1, max: 1024, help: 'threads of one engine, on every side' },
+} as const satisfies SettingSpecs;

@@ -1,0 +1,87 @@
+/**
+ * Leftovers: what requests have left in Redis and in a batcher, read from outside: the queue's counts, the cards that batchers write, keys
+ * that never expire, and resident memory as the system counts it.
+ */
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { connectionOptions } from '../batcher/redis.ts';
+import { parseCard } from '../shared/batcher-card.ts';
+import { BATCHER_CARDS, queuePrefix, SHARED_QUEUE } from '../shared/keys.ts';
+
+export interface Leftovers {
+  /** Sequences that batchers compute. */
+  runningCount: number;
+  /** Sequences that batchers hold without computing them. */
+  waitingCount: number;
+  /** Jobs of the queue in any state. */
+  jobCount: number;
+}
+
+const SETTLED_PATIENCE_MS = 30_000;
+const POLL_MS = 250;
+const SCAN_COUNT = 500;
+
+export class LeftoverProbe {
+  readonly #redis: Redis;
+  readonly #queue: Queue;
+
+  constructor(redisUrl: string, model: string) {
+    this.#redis = new Redis(redisUrl, { maxRetriesPerRequest: null });
+    this.#queue = new Queue(SHARED_QUEUE, { connection: connectionOptions(redisUrl), prefix: queuePrefix(model) });
+  }
+
+  async read(): Promise<Leftovers> {
+    const cards = Object.values(await this.#redis.hgetall(BATCHER_CARDS)).flatMap(json => parseCard(json) ?? []);
+    if (cards.length === 0) throw new Error('no batcher has a card in Redis');
+    const counts = await this.#queue.getJobCounts();
+    return {
+      runningCount: sum(cards.map(card => card.runningCount)),
+      waitingCount: sum(cards.map(card => card.waitingCount)),
+      jobCount: sum(Object.values(counts)),
+    };
+  }
+
+  /** What is left once nothing changes for the better any more: all zero, or the patience is over. */
+  async settled(): Promise<Leftovers> {
+    const until = performance.now() + SETTLED_PATIENCE_MS;
+    for (;;) {
+      const left = await this.read();
+      if (sum(Object.values(left)) === 0 || performance.now() > until) return left;
+      await sleep(POLL_MS);
+    }
+  }
+
+  /** Names of all keys without an expiry. */
+  async lastingKeys(): Promise<Set<string>> {
+    const lasting = new Set<string>();
+    let cursor = '0';
+    do {
+      const [next, keys] = await this.#redis.scan(cursor, 'COUNT', SCAN_COUNT);
+      const lifetimes = await Promise.all(keys.map(key => this.#redis.pttl(key)));
+      keys.forEach((key, i) => {
+        if (lifetimes[i] === -1) lasting.add(key);
+      });
+      cursor = next;
+    } while (cursor !== '0');
+    return lasting;
+  }
+
+  async close(): Promise<void> {
+    await this.#queue.close();
+    this.#redis.disconnect();
+  }
+}
+
+/** Bytes of a process that are in memory. */
+export async function residentBytes(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => {
+    throw new Error(`cannot read the memory of process ${pid}; this needs Linux and a process that lives`);
+  });
+  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)?.[1]) * 1024;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

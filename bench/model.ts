@@ -1,0 +1,78 @@
+/**
+ * Model: the file that both sides of a bench run, prepared for ours as `npm start` would prepare it, and the engine opened on it as the
+ * batcher would open it.
+ */
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import type { OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
+import type { WeightsChoice } from '../batcher/model/matrix-form.ts';
+import { type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
+
+export interface BenchModel extends PreparedModel {
+  ggufPath: string;
+  /** In words: what the graph's matrices are. */
+  weightsText: string;
+  /** Of file, engine and runtime, for the report. */
+  versions: Record<string, string>;
+}
+
+const BLOCK_TOKENS = 16;
+
+export interface ModelWish {
+  /** Path of a GGUF file; empty for the default model. */
+  model: string;
+  weights?: WeightsChoice;
+}
+
+export async function benchModel(wish: ModelWish, progress: (line: string) => void): Promise<BenchModel> {
+  const say = everyTenth(progress);
+  const ggufPath = wish.model === '' ? await defaultModel(say) : wish.model;
+  const prepared = await prepareModel(ggufPath, { weights: wish.weights, onProgress: say, onRebuild: progress });
+  const { manifest } = prepared;
+  return {
+    ...prepared,
+    ggufPath,
+    weightsText: manifest.weights,
+    versions: {
+      model: `${manifest.source.fileName} sha256 ${manifest.source.sha256.slice(0, 12)}`,
+      onnxruntime: await packageVersion('onnxruntime-node'),
+      node: process.versions.node,
+    },
+  };
+}
+
+/** As the batcher opens it: the model's whole context in each row (memory comes with use), blocks of 16. */
+export function engineOptions({ graphPath, manifest }: PreparedModel, run: { threads: number; rowCount: number }): OrtEngineOptions {
+  const { layers, kvHeads, headDim, vocabSize, contextTokens } = manifest.shape;
+  return {
+    graphPath,
+    model: { layers, kvHeads, headDim, vocabSize },
+    threads: run.threads,
+    spinning: true,
+    rowCount: run.rowCount,
+    contextTokens,
+    blockTokens: BLOCK_TOKENS,
+    storeBlocks: 1,
+  };
+}
+
+async function defaultModel(onProgress: (done: number, total: number, label: string) => void): Promise<string> {
+  const { fetchDefaultModel } = await import('../batcher/model/download.ts');
+  return fetchDefaultModel({ onProgress: (done, total) => onProgress(done, total, 'fetching the model') });
+}
+
+/** A bar would fill a log; a line for each tenth does not. */
+function everyTenth(progress: (line: string) => void): (done: number, total: number, label: string) => void {
+  let last = '';
+  return (done, total, label) => {
+    const line = `model: ${label} ${Math.floor((done / Math.max(total, 1)) * 10) * 10} %`;
+    if (line === last) return;
+    last = line;
+    progress(line);
+  };
+}
+
+async function packageVersion(name: string): Promise<string> {
+  const path = createRequire(import.meta.url).resolve(`${name}/package.json`);
+  return (JSON.parse(await readFile(path, 'utf8')) as { version: string }).version;
+}

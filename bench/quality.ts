@@ -1,0 +1,107 @@
+/**
+ * Bench `quality`: that speed costs no quality. Perplexity of a fixed text with the weights as they are imported beside the same file in
+ * float32; and agreement with an independent float32 implementation, step by step.
+ */
+import { readFile } from 'node:fs/promises';
+import { OrtEngine } from '../batcher/engine/ort-engine.ts';
+import { agreement, type ReferencePrompt } from './agreement.ts';
+import { bench } from './bench.ts';
+import { commonSettings } from './common-settings.ts';
+import { type BenchModel, benchModel, benchTokenizer, engineOptions } from './model.ts';
+import { readText } from './passages.ts';
+import { perplexity } from './perplexity.ts';
+import type { Bar } from './report.ts';
+
+const REFERENCE = new URL('../test/reference/smollm2-135m-q4_1.json', import.meta.url);
+/** The file that the reference was computed from. */
+const REFERENCE_MODEL = 'smollm2-135m-instruct';
+
+const PERPLEXITY_BAR = 0.01;
+const AGREEMENT_BAR = 0.95;
+const LOGPROB_BAR = 0.15;
+
+export const qualityBench = bench({
+  settings: {
+    ...commonSettings,
+    tokens: { kind: 'count', default: 2048, min: 16, max: 1 << 20, help: 'tokens of the text' },
+    chunk: { kind: 'count', default: 128, min: 2, max: 4096, help: 'tokens of one prefill chunk' },
+  },
+  async run({ settings, progress }) {
+    const imported = await benchModel(settings, progress);
+    const float32 = await benchModel({ ...settings, weights: 'f32' }, progress);
+    const tokenIds = (await benchTokenizer(imported)).encode(await readText()).slice(0, settings.tokens);
+    if (tokenIds.length < settings.tokens) throw new Error(`the text has only ${tokenIds.length} tokens in this vocabulary`);
+    const measure = async (model: BenchModel, label: string) => {
+      const engine = new OrtEngine(engineOptions(model, { threads: settings.threads, rowCount: 1 }));
+      try {
+        const startedAt = performance.now();
+        const value = await perplexity(engine, {
+          tokenIds,
+          chunkTokens: settings.chunk,
+          onChunk: done => progress(`perplexity, ${label}: ${done} of ${tokenIds.length} tokens`),
+        });
+        return { value, seconds: (performance.now() - startedAt) / 1000 };
+      } finally {
+        engine.close();
+      }
+    };
+    const lossless = await measure(imported, imported.weightsText);
+    const full = await measure(float32, 'f32');
+    const difference = lossless.value / full.value - 1;
+    const agreed = imported.name === REFERENCE_MODEL ? await measureAgreement(imported, settings.threads) : undefined;
+    const bars: Bar[] = [
+      { name: 'perplexity away from float32, as a share', value: Math.abs(difference), relation: '<=', limit: PERPLEXITY_BAR },
+    ];
+    if (agreed) {
+      bars.push(
+        { name: 'top-1 agreement with the reference', value: agreed.topTokenAgreement, relation: '>=', limit: AGREEMENT_BAR },
+        {
+          name: 'mean absolute difference of top-5 log-probabilities',
+          value: agreed.meanAbsoluteLogprobDifference,
+          relation: '<',
+          limit: LOGPROB_BAR,
+        },
+      );
+    }
+    return {
+      title: `Quality of ${imported.name} as imported, beside float32`,
+      versions: imported.versions,
+      tables: [
+        {
+          title: `Perplexity of ${tokenIds.length} tokens (bench/text/alice-chapter-1.txt)`,
+          columns: ['weights', 'perplexity', 'difference', 'seconds'],
+          rows: [
+            [imported.weightsText, lossless.value.toFixed(4), `${(difference * 100).toFixed(2)} %`, lossless.seconds.toFixed(1)],
+            ['f32', full.value.toFixed(4), '', full.seconds.toFixed(1)],
+          ],
+        },
+        ...(agreed
+          ? [
+              {
+                title: 'Teacher-forced, beside the independent float32 reference',
+                columns: ['', 'value'],
+                rows: [
+                  ['steps', String(agreed.stepCount)],
+                  ['top-1 agreement', `${(agreed.topTokenAgreement * 100).toFixed(2)} %`],
+                  ['mean |difference| of top-5 log-probabilities', agreed.meanAbsoluteLogprobDifference.toFixed(4)],
+                ],
+              },
+            ]
+          : []),
+      ],
+      figures: { perplexity: { imported: lossless.value, float32: full.value, difference }, ...(agreed && { agreement: agreed }) },
+      bars,
+      ...(agreed ? {} : { notes: [`the reference is for ${REFERENCE_MODEL} only, so agreement was not measured`] }),
+    };
+  },
+});
+
+async function measureAgreement(model: BenchModel, threads: number) {
+  const prompts = JSON.parse(await readFile(REFERENCE, 'utf8')) as ReferencePrompt[];
+  const engine = new OrtEngine(engineOptions(model, { threads, rowCount: prompts.length }));
+  try {
+    return await agreement(engine, prompts);
+  } finally {
+    engine.close();
+  }
+}

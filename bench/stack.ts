@@ -1,0 +1,87 @@
+/**
+ * Stack: the product as `npm start` runs it, private to one bench: Redis, batcher and gateway on free ports, in a data folder of their own that
+ * goes when they end.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ChildLog } from '../scripts/supervisor/child-log.ts';
+import { openDataFolder } from '../scripts/supervisor/data-folder.ts';
+import { developmentKey } from '../scripts/supervisor/development-key.ts';
+import { claimPort } from '../scripts/supervisor/free-port.ts';
+import { ensureRedisBinary } from '../scripts/supervisor/redis-binary.ts';
+import { startRedisServer } from '../scripts/supervisor/redis-server.ts';
+import { Stack as Installation } from '../scripts/supervisor/stack.ts';
+import type { BenchRun } from './bench.ts';
+import type { Target } from './load-client.ts';
+import type { BenchModel } from './model.ts';
+
+const HOST = '127.0.0.1';
+
+export interface Stack extends AsyncDisposable {
+  target: Target;
+  redisUrl: string;
+  /** Of the one batcher. Throws while it is not running. */
+  batcherPid(): number;
+  close(): Promise<void>;
+}
+
+export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
+  model: BenchModel;
+  threads: number;
+}
+
+export async function startStack({ model, threads, progress, children }: StackOptions): Promise<Stack> {
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
+  const data = openDataFolder(folder);
+  const key = developmentKey(data.path);
+  const binary = await ensureRedisBinary(progress);
+  // Our own Redis rather than the installation's, because the bench looks into it.
+  const redis = await startRedisServer({
+    binary,
+    folder: data.redis,
+    log: new ChildLog(join(data.logs, 'redis.log')),
+    onCrash: report => progress(`redis ended (${report.how})`),
+  });
+  const installation = new Installation(
+    {
+      data,
+      host: HOST,
+      port: await claimPort(0, HOST),
+      developmentKey: key,
+      redisUrl: redis.url,
+      runtime: 'workerd',
+      batcherCount: 1,
+      batcherArguments: ['--threads', String(threads)],
+      bindings: {},
+    },
+    { done: (part, detail) => progress(`${part}: ${detail}`), note: progress, warn: line => progress(`warning: ${line}`) },
+  );
+  let closing: Promise<void> | undefined;
+  const close = () => {
+    closing ??= (async () => {
+      await installation.stop();
+      await redis.child.stop();
+      await rm(folder, { recursive: true, force: true });
+    })();
+    return closing;
+  };
+  children.adopt(close);
+  try {
+    await installation.start(Promise.resolve({ directory: model.directory, name: model.name }));
+  } catch (thrown) {
+    await close();
+    throw thrown;
+  }
+  return {
+    target: { baseUrl: `${installation.url}/v1`, apiKey: key },
+    redisUrl: redis.url,
+    batcherPid() {
+      const [pid] = installation.batcherPids;
+      if (pid === undefined) throw new Error('the batcher is not running');
+      return pid;
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}

@@ -1,0 +1,11 @@
+/** TokenSource: token ids that look like any, the same in every run (xorshift, so that a figure does not depend on the draw). */
+
+export function tokenSource(vocabSize: number, seed = 0x2545f491): () => number {
+  let state = seed;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % vocabSize;
+  };
+}

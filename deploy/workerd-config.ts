@@ -1,0 +1,73 @@
+/** WorkerdConfig: the Cap'n Proto text by which `workerd serve` runs the bundled gateway on one address, its objects kept on disk. */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { relative, resolve } from 'node:path';
+import { COMPATIBILITY_DATE, COMPATIBILITY_FLAGS, DURABLE_OBJECTS } from './worker-manifest.ts';
+
+/** The package's default export is the path of the binary for this machine. */
+const workerd = createRequire(import.meta.url)('workerd') as { default: string };
+
+export interface WorkerdOptions {
+  /** The module that bundleGateway wrote. */
+  bundlePath: string;
+  /** Made when missing: holds the configuration and, under `objects`, the state of the Durable Objects. */
+  dataFolder: string;
+  port: number;
+  /** 127.0.0.1 unless given; `*` listens on every interface. */
+  host?: string;
+  /** Texts that the Worker finds in `env`: the names of gateway/env.ts. */
+  bindings: Readonly<Record<string, string>>;
+}
+
+/** Writes the configuration, readable by its owner only since bindings hold secrets; the command and its arguments to spawn. */
+export async function writeWorkerdConfig(options: WorkerdOptions): Promise<string[]> {
+  const objectFolder = resolve(options.dataFolder, 'objects');
+  await mkdir(objectFolder, { recursive: true });
+  const configPath = resolve(options.dataFolder, 'workerd.capnp');
+  await writeFile(configPath, workerdConfig(options, objectFolder), { mode: 0o600 });
+  return [workerd.default, 'serve', configPath];
+}
+
+function workerdConfig(options: WorkerdOptions, objectFolder: string): string {
+  const bindings = [
+    ...Object.entries(options.bindings).map(([name, value]) => `(name = ${text(name)}, text = ${text(value)})`),
+    ...DURABLE_OBJECTS.map(({ binding, className }) => `(name = ${text(binding)}, durableObjectNamespace = ${text(className)})`),
+  ];
+  // An object of this kind holds open connections, so it is not put out of memory after ten idle seconds.
+  const namespaces = DURABLE_OBJECTS.map(
+    ({ className }) =>
+      `(className = ${text(className)}, uniqueKey = ${text(`sluice-${className}`)}, enableSql = true, preventEviction = true)`,
+  );
+  // Relative to the configuration: an absolute one is looked up in workerd's own import path.
+  const embedPath = relative(resolve(options.dataFolder), resolve(options.bundlePath));
+  return `using Workerd = import "/workerd/workerd.capnp";
+
+const config :Workerd.Config = (
+  services = [
+    (name = "gateway", worker = .gateway),
+    # Redis may be on this machine, on a private network or, through TLS, anywhere.
+    (name = "network", network = (allow = ["public", "private"], tlsOptions = (trustBrowserCas = true))),
+    (name = "objects", disk = (path = ${text(objectFolder)}, writable = true)),
+  ],
+  sockets = [(name = "http", address = ${text(`${options.host ?? '127.0.0.1'}:${options.port}`)}, http = (), service = "gateway")],
+);
+
+const gateway :Workerd.Worker = (
+  modules = [(name = "gateway.js", esModule = embed ${text(embedPath)})],
+  compatibilityDate = ${text(COMPATIBILITY_DATE)},
+  compatibilityFlags = [${COMPATIBILITY_FLAGS.map(text).join(', ')}],
+  bindings = [
+    ${bindings.join(',\n    ')},
+  ],
+  durableObjectNamespaces = [${namespaces.join(', ')}],
+  durableObjectStorage = (localDisk = "objects"),
+  globalOutbound = "network",
+);
+`;
+}
+
+/** A Cap'n Proto text literal: C's escapes, bytes above ASCII as they are. */
+function text(value: string): string {
+  const escaped = value.replace(/[\\"]/g, '\\$&').replace(/[\x00-\x1f\x7f]/g, char => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
+  return `"${escaped}"`;
+}

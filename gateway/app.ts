@@ -1,0 +1,55 @@
+/**
+ * App: the Worker's entry. What every request passes, in this order, and where it ends. Only the app and the Durable Objects are
+ * exported: workerd takes any other export for an entry point, and stops.
+ */
+import { env } from 'cloudflare:workers';
+import { type Context, Hono } from 'hono';
+import { ApiError, toApiError } from '../shared/errors.ts';
+import { requireKey } from './api-key.ts';
+import type { AppEnv } from './app-env.ts';
+import { cors } from './cors.ts';
+import { readSettings } from './env.ts';
+import { errorResponse } from './error-response.ts';
+import { requestLog } from './request-log.ts';
+import { chatCompletions } from './routes/chat-completions.ts';
+import { health, ready } from './routes/health.ts';
+import { listModels, retrieveModel } from './routes/models.ts';
+
+export { Broker } from './broker.ts';
+
+// Read while the Worker starts, so that a bad value is an error then and not at the first request.
+const settings = readSettings(env as unknown as Record<string, unknown>);
+
+const app = new Hono<AppEnv>();
+
+app.use(requestLog(settings)); // outermost: it names and records whatever comes of a request
+app.use(cors()); // before the key: browsers send preflights without one
+app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for a stranger
+
+app.get('/health', health).all(allow('GET'));
+app.get('/ready', ready(settings)).all(allow('GET'));
+app.get('/v1/models', listModels(settings)).all(allow('GET'));
+app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
+app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));
+
+app.notFound(c => errorResponse(new ApiError('not_found', `Invalid URL (${c.req.method} ${c.req.path.slice(0, 256)}).`)));
+
+app.onError((thrown, c) => {
+  const error = toApiError(thrown);
+  if (error.code === 'internal_error') {
+    const cause = error.cause instanceof Error ? (error.cause.stack ?? error.cause.message) : String(error.cause);
+    console.error(JSON.stringify({ at: new Date().toISOString(), event: 'fault', requestId: c.get('requestId'), cause }));
+  }
+  return errorResponse(error);
+});
+
+/** A path that is there, under a method that is not. */
+function allow(method: string) {
+  return (c: Context<AppEnv>): Response => {
+    const response = errorResponse(new ApiError('method_not_allowed', `Not allowed: ${c.req.method} on this URL, which takes ${method}.`));
+    response.headers.set('allow', method);
+    return response;
+  };
+}
+
+export default app;

@@ -1,0 +1,92 @@
+/** CardBoard: which batchers there are, at most half a second old; it answers for a model's name and for where a model is served. */
+import { type BatcherCard, isFresh, parseCard } from '../shared/batcher-card.ts';
+import { ApiError } from '../shared/errors.ts';
+import { BATCHER_CARDS } from '../shared/keys.ts';
+import type { RedisLink } from './redis.ts';
+
+/** What requests of one model have to fit. */
+export interface ServedModel {
+  name: string;
+  /** The smallest among its batchers: any of them may take the job. */
+  contextTokens: number;
+  /** Epoch milliseconds: since when it has been served without a break, as far as is known. */
+  servedSince: number;
+}
+
+const MAX_AGE_MS = 500;
+/** A batcher that has been silent this long will not come back under the same id. */
+const FORGET_MS = 60 * 60_000;
+/** A batcher takes about this long to start. */
+const RETRY_AFTER_SECONDS = 5;
+const DEFAULT_ALIAS = 'default';
+
+export class CardBoard {
+  readonly #link: RedisLink;
+  #cards: readonly BatcherCard[] = [];
+  #readAt = 0;
+  #reading: Promise<void> | undefined;
+
+  constructor(link: RedisLink) {
+    this.#link = link;
+  }
+
+  /** Every card there is, stale ones too. Throws `dependency_unavailable`. */
+  async cards(): Promise<readonly BatcherCard[]> {
+    if (Date.now() - this.#readAt > MAX_AGE_MS) {
+      this.#reading ??= this.#read().finally(() => {
+        this.#reading = undefined;
+      });
+      await this.#reading;
+    }
+    return this.#cards;
+  }
+
+  async #read(): Promise<void> {
+    const entries = await this.#link.run(client => client.hgetall(BATCHER_CARDS));
+    const now = Date.now();
+    const forgotten: string[] = [];
+    const cards: BatcherCard[] = [];
+    for (const [id, json] of Object.entries(entries)) {
+      const card = parseCard(json);
+      if (card === undefined) continue;
+      if (now - card.writtenAt > FORGET_MS) forgotten.push(id);
+      else cards.push(card);
+    }
+    this.#cards = cards;
+    this.#readAt = now;
+    if (forgotten.length > 0) await this.#link.run(client => client.hdel(BATCHER_CARDS, ...forgotten));
+  }
+}
+
+/** Models that take new requests now, by name. */
+export function servedModels(cards: readonly BatcherCard[], now: number): ServedModel[] {
+  const models = new Map<string, ServedModel>();
+  for (const card of cards) {
+    if (card.state !== 'serving' || !isFresh(card, now)) continue;
+    const known = models.get(card.model);
+    models.set(card.model, {
+      name: card.model,
+      contextTokens: Math.min(card.contextTokens, known?.contextTokens ?? Number.POSITIVE_INFINITY),
+      servedSince: Math.min(card.startedAt, known?.servedSince ?? Number.POSITIVE_INFINITY),
+    });
+  }
+  return [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/**
+ * The model that a client means. Throws `model_not_found` for a name that no batcher has, `no_batcher` for a model that is known
+ * and not served now, or while nothing is served at all.
+ */
+export function findModel(cards: readonly BatcherCard[], asked: string, options: { defaultModel: string | undefined; now: number }): ServedModel {
+  const models = servedModels(cards, options.now);
+  const name = asked === DEFAULT_ALIAS ? (options.defaultModel ?? models[0]?.name) : asked;
+  const model = models.find(served => served.name === name);
+  if (model !== undefined) return model;
+  const isKnown = name === undefined || name === options.defaultModel || cards.some(card => card.model === name);
+  if (isKnown || models.length === 0) {
+    throw new ApiError('no_batcher', `No batcher serves the model '${(name ?? asked).slice(0, 128)}' at the moment. Try again shortly.`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+    });
+  }
+  throw new ApiError('model_not_found', `The model '${asked.slice(0, 128)}' does not exist.`, { param: 'model' });
+}

@@ -1,0 +1,57 @@
+/** ChatBody: a chat completion as one JSON object, written at the end. */
+import type { ApiError } from '../shared/errors.ts';
+import type { AcceptedEvent, DeltaEvent, FinishEvent, FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import { type ChatChoiceOut, chatCompletion, logprobsOut, type ReplyHead } from './openai-response.ts';
+import type { ReplyWriter } from './reply-writer.ts';
+
+interface ChoiceState {
+  texts: string[];
+  logprobs: TokenLogprob[] | undefined;
+  finishReason: FinishReason | undefined;
+}
+
+export class ChatBody implements ReplyWriter {
+  readonly contentType = 'application/json';
+  readonly isStreamed = false;
+  readonly #head: ReplyHead;
+  readonly #choices: ChoiceState[];
+
+  constructor(options: { head: ReplyHead; choiceCount: number; wantsLogprobs: boolean }) {
+    this.#head = options.head;
+    this.#choices = Array.from({ length: options.choiceCount }, () => ({
+      texts: [],
+      logprobs: options.wantsLogprobs ? [] : undefined,
+      finishReason: undefined,
+    }));
+  }
+
+  write(event: AcceptedEvent | DeltaEvent | FinishEvent): string {
+    if (event.type === 'accepted') return '';
+    if (event.type === 'finish') return JSON.stringify(chatCompletion(this.#head, this.#choices.map(choiceOut), event));
+    const choice = this.#choices[event.choice];
+    if (choice === undefined) return '';
+    choice.texts.push(event.text);
+    if (event.logprobs !== undefined) choice.logprobs?.push(...event.logprobs);
+    choice.finishReason ??= event.finishReason;
+    return '';
+  }
+
+  /** JSON may begin with any amount of white space. */
+  heartbeat(): string {
+    return '\n';
+  }
+
+  /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
+  failure(_error: ApiError): undefined {
+    return undefined;
+  }
+}
+
+function choiceOut(choice: ChoiceState, index: number): ChatChoiceOut {
+  return {
+    index,
+    message: { role: 'assistant', content: choice.texts.join(''), refusal: null },
+    logprobs: choice.logprobs === undefined ? null : logprobsOut(choice.logprobs),
+    finish_reason: choice.finishReason ?? 'stop',
+  };
+}

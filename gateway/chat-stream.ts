@@ -1,0 +1,122 @@
+/**
+ * ChatStream: a chat completion as server-sent events, chunk for chunk as OpenAI sends them; each index gets one role and one
+ * finish_reason, and the stream ends with one `[DONE]` or one error.
+ *
+ * `id:` is the sequence number of the event that the frames before it complete: who comes back with it has seen all of that event.
+ */
+import { type ApiError, errorBody } from '../shared/errors.ts';
+import type { AcceptedEvent, DeltaEvent, FinishEvent, FinishReason } from '../shared/token-event.ts';
+import { logprobsOut, type ReplyHead, timingsOut, usageOut } from './openai-response.ts';
+import type { ReplyWriter } from './reply-writer.ts';
+
+export interface ChatStreamOptions {
+  head: ReplyHead;
+  choiceCount: number;
+  includeUsage: boolean;
+}
+
+interface ChoiceState {
+  hasRole: boolean;
+  finishReason: FinishReason | undefined;
+  /** Its finish_reason has been written. */
+  isEnded: boolean;
+}
+
+export class ChatStream implements ReplyWriter {
+  readonly contentType = 'text/event-stream; charset=utf-8';
+  readonly isStreamed = true;
+  readonly #includeUsage: boolean;
+  readonly #choices: ChoiceState[];
+  #openCount: number;
+  /** A chunk up to its choices, and from there on: the same for all chunks, so written once. */
+  readonly #before: string;
+  readonly #after: string;
+
+  constructor(options: ChatStreamOptions) {
+    const { id, created, model } = options.head;
+    const head = JSON.stringify({ id, object: 'chat.completion.chunk', created, model });
+    this.#before = `data: ${head.slice(0, -1)},"choices":[`;
+    this.#after = options.includeUsage ? '],"usage":null' : ']';
+    this.#includeUsage = options.includeUsage;
+    this.#choices = Array.from({ length: options.choiceCount }, () => ({ hasRole: false, finishReason: undefined, isEnded: false }));
+    this.#openCount = options.choiceCount;
+  }
+
+  write(event: AcceptedEvent | DeltaEvent | FinishEvent): string {
+    switch (event.type) {
+      case 'accepted':
+        return '';
+      case 'delta':
+        return withId(event.seq, this.#delta(event));
+      case 'finish':
+        return `${withId(event.seq, this.#finish(event))}data: [DONE]\n\n`;
+    }
+  }
+
+  /**
+   * A comment line, and no blank line after it: the next event's own lines end it. A blank line would end an event, and
+   * openai-python dispatches one for each blank line once it has seen an `id:`, since it keeps the last id, and then fails on
+   * its empty data. Line by line a comment is skipped by openai-python, openai-node, eventsource-parser and EventSource alike.
+   */
+  heartbeat(note: string): string {
+    return `: ${note}\n`;
+  }
+
+  failure(error: ApiError): string {
+    return `data: ${JSON.stringify(errorBody(error))}\n\n`;
+  }
+
+  #delta(event: DeltaEvent): string[] {
+    const choice = this.#choices[event.choice];
+    if (choice === undefined || choice.finishReason !== undefined) return [];
+    const frames: string[] = [];
+    const logprobs = event.logprobs !== undefined && event.logprobs.length > 0 ? JSON.stringify(logprobsOut(event.logprobs)) : undefined;
+    if (event.text !== '' || logprobs !== undefined) {
+      this.#pushRole(frames, event.choice);
+      frames.push(this.#chunk(event.choice, `{"content":${JSON.stringify(event.text)}}`, logprobs));
+    }
+    if (event.finishReason !== undefined) {
+      choice.finishReason = event.finishReason;
+      this.#openCount--;
+      // The last choice's end waits for the job's own, which comes in the same breath: whoever reads a finish_reason can trust it.
+      if (this.#openCount > 0) this.#pushEnd(frames, event.choice);
+    }
+    return frames;
+  }
+
+  #finish(event: FinishEvent): string[] {
+    const frames: string[] = [];
+    const timings = `,"timings":${JSON.stringify(timingsOut(event.timings))}`;
+    const waiting = [...this.#choices.keys()].filter(index => !this.#choices[index]!.isEnded);
+    for (const index of waiting) this.#pushEnd(frames, index, index === waiting.at(-1) && !this.#includeUsage ? timings : '');
+    if (this.#includeUsage) {
+      frames.push(`${this.#before}],"usage":${JSON.stringify(usageOut(event.usage))}${timings}}`);
+    }
+    return frames;
+  }
+
+  #pushEnd(frames: string[], index: number, extra = ''): void {
+    const choice = this.#choices[index]!;
+    choice.isEnded = true;
+    this.#pushRole(frames, index);
+    frames.push(this.#chunk(index, '{}', 'null', `"${choice.finishReason ?? 'stop'}"`, extra));
+  }
+
+  #pushRole(frames: string[], index: number): void {
+    const choice = this.#choices[index]!;
+    if (choice.hasRole) return;
+    choice.hasRole = true;
+    frames.push(this.#chunk(index, '{"role":"assistant","content":"","refusal":null}'));
+  }
+
+  #chunk(index: number, delta: string, logprobs = 'null', finishReason = 'null', extra = ''): string {
+    return `${this.#before}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${finishReason}}${this.#after}${extra}}`;
+  }
+}
+
+/** The id stands on the last frame: one that got lost half-way is sent again whole. */
+function withId(seq: number, frames: readonly string[]): string {
+  if (frames.length === 0) return '';
+  const last = frames.length - 1;
+  return frames.map((frame, index) => (index === last ? `id: ${seq}\n${frame}\n\n` : `${frame}\n\n`)).join('');
+}

@@ -1,0 +1,185 @@
+/** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
+import type { Broker } from './broker.ts';
+
+/** What wrangler.toml or the workerd configuration binds. Texts are settings or secrets; SETTINGS says which. */
+export interface Env {
+  BROKER: DurableObjectNamespace<Broker>;
+  [name: string]: unknown;
+}
+
+interface NumberRule {
+  name: string;
+  fallback: number;
+  min: number;
+  max: number;
+  unit: string;
+  about: string;
+}
+
+const NUMBERS = {
+  brokerShardCount: {
+    name: 'SLUICE_BROKER_SHARDS',
+    fallback: 1,
+    min: 1,
+    max: 64,
+    unit: 'objects',
+    about: 'Broker objects that requests are spread over, each with two Redis connections.',
+  },
+  maxBodyBytes: {
+    name: 'SLUICE_MAX_BODY_BYTES',
+    fallback: 4 * 1024 * 1024,
+    min: 1024,
+    max: 64 * 1024 * 1024,
+    unit: 'bytes',
+    about: 'Largest request body.',
+  },
+  maxMessageCount: {
+    name: 'SLUICE_MAX_MESSAGES',
+    fallback: 2048,
+    min: 1,
+    max: 100_000,
+    unit: 'messages',
+    about: 'Longest conversation.',
+  },
+  maxJsonDepth: {
+    name: 'SLUICE_MAX_JSON_DEPTH',
+    fallback: 64,
+    min: 8,
+    max: 1024,
+    unit: 'levels',
+    about: 'Deepest nesting of arrays and objects in a body.',
+  },
+  maxOpenCount: {
+    name: 'SLUICE_MAX_OPEN_REQUESTS',
+    fallback: 4096,
+    min: 1,
+    max: 100_000,
+    unit: 'requests',
+    about: 'Requests that one broker object holds open.',
+  },
+  heartbeatMs: {
+    name: 'SLUICE_HEARTBEAT_MS',
+    fallback: 2_000,
+    min: 100,
+    // Proxies on the way commonly cut a connection that is silent for 15 seconds or more.
+    max: 14_000,
+    unit: 'milliseconds',
+    about: 'Longest silence on an open reply; also how soon a client that left is noticed while nothing is generated for it.',
+  },
+  redisTimeoutMs: {
+    name: 'SLUICE_REDIS_TIMEOUT_MS',
+    fallback: 2_000,
+    min: 50,
+    max: 30_000,
+    unit: 'milliseconds',
+    about: 'How long a request waits for Redis before it is answered 503.',
+  },
+  queueTimeoutMs: {
+    name: 'SLUICE_QUEUE_TIMEOUT_MS',
+    fallback: 600_000,
+    min: 100,
+    max: 86_400_000,
+    unit: 'milliseconds',
+    about: 'How long a request may wait for a batcher to take it.',
+  },
+  silenceTimeoutMs: {
+    name: 'SLUICE_SILENCE_TIMEOUT_MS',
+    fallback: 120_000,
+    min: 100,
+    max: 86_400_000,
+    unit: 'milliseconds',
+    about: 'How long a running request may go without an event; longer than the longest prefill, and than a failover.',
+  },
+  maxBufferedBytes: {
+    name: 'SLUICE_MAX_BUFFERED_BYTES',
+    fallback: 1024 * 1024,
+    min: 4096,
+    max: 256 * 1024 * 1024,
+    unit: 'bytes',
+    about: 'Most that is held for a client that reads slowly; past it the client is cut off.',
+  },
+} as const satisfies Record<string, NumberRule>;
+
+interface TextRule {
+  name: string;
+  fallback: string | undefined;
+  pattern: RegExp;
+  rule: string;
+  about: string;
+}
+
+const TEXTS = {
+  redisUrl: {
+    name: 'REDIS_URL',
+    fallback: 'redis://127.0.0.1:6379',
+    pattern: /^rediss?:\/\/[^\s]+$/,
+    rule: 'a URL that begins with redis:// or rediss://',
+    about: 'Where Redis or Valkey is; a secret when it holds a password.',
+  },
+  developmentKey: {
+    name: 'SLUICE_DEV_KEY',
+    fallback: undefined,
+    pattern: /^[\x21-\x7e]{8,256}$/,
+    rule: '8 to 256 visible ASCII characters',
+    about: 'The one key that is accepted; a secret. Without it every key is refused.',
+  },
+  defaultModel: {
+    name: 'SLUICE_DEFAULT_MODEL',
+    fallback: undefined,
+    pattern: /^[\w./:-]{1,128}$/,
+    rule: '1 to 128 letters, digits and . _ - / :',
+    about: 'What `default` means; else the first served model by name.',
+  },
+  instance: {
+    name: 'SLUICE_INSTANCE',
+    fallback: 'main',
+    pattern: /^[a-z0-9-]{1,32}$/,
+    rule: '1 to 32 lower-case letters, digits and hyphens',
+    about: 'Name of this gateway among several on one Redis; part of the names of its broker objects.',
+  },
+  accessLog: {
+    name: 'SLUICE_ACCESS_LOG',
+    fallback: 'on',
+    pattern: /^(on|off)$/,
+    rule: 'on or off',
+    about: 'One JSON line a request.',
+  },
+} as const satisfies Record<string, TextRule>;
+
+type Optional = 'developmentKey' | 'defaultModel';
+
+export type Settings = { readonly [K in keyof typeof NUMBERS]: number } & {
+  readonly [K in Exclude<keyof typeof TEXTS, Optional>]: string;
+} & { readonly [K in Optional]: string | undefined };
+
+/** For tables in documentation and help. */
+export const SETTINGS: readonly (NumberRule | TextRule)[] = [...Object.values(NUMBERS), ...Object.values(TEXTS)];
+
+/** Throws one Error that names every bad binding and its rule; values of secrets are not repeated. */
+export function readSettings(env: Readonly<Record<string, unknown>>): Settings {
+  const faults: string[] = [];
+  const settings: Record<string, number | string | undefined> = {};
+  for (const [key, rule] of Object.entries(NUMBERS)) settings[key] = readNumber(env[rule.name], rule, faults);
+  for (const [key, rule] of Object.entries(TEXTS)) settings[key] = readText(env[rule.name], rule, faults);
+  if (faults.length > 0) throw new Error(`Sluice gateway cannot start: ${faults.join('; ')}.`);
+  return Object.freeze(settings) as Settings;
+}
+
+function readNumber(value: unknown, rule: NumberRule, faults: string[]): number {
+  if (isAbsent(value)) return rule.fallback;
+  const number = typeof value === 'string' && /^\d{1,15}$/.test(value.trim()) ? Number(value) : value;
+  if (typeof number === 'number' && Number.isInteger(number) && number >= rule.min && number <= rule.max) return number;
+  faults.push(`${rule.name} must be a whole number of ${rule.unit} from ${rule.min} to ${rule.max}, got ${JSON.stringify(value)}`);
+  return rule.fallback;
+}
+
+function readText(value: unknown, rule: TextRule, faults: string[]): string | undefined {
+  if (isAbsent(value)) return rule.fallback;
+  if (typeof value === 'string' && rule.pattern.test(value)) return value;
+  faults.push(`${rule.name} must be ${rule.rule}`);
+  return rule.fallback;
+}
+
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null || value === '';
+}

@@ -1,0 +1,68 @@
+/**
+ * RedisDriver: what the gateway uses of ioredis and BullMQ, and no more. The packages' own declarations refer to Node's types, which
+ * would put Node's globals within reach of the whole room; through this file the compiler never opens them.
+ */
+
+export interface RedisOptions {
+  connectionName: string;
+  connectTimeout: number;
+  /** Milliseconds until a command without a reply is rejected. */
+  commandTimeout?: number;
+  /** Whether commands given while there is no connection wait for one. */
+  enableOfflineQueue: boolean;
+  /** Times a command survives a lost connection; null means always. */
+  maxRetriesPerRequest: number | null;
+  retryStrategy(attempt: number): number;
+}
+
+/** [key, [entry id, [field, value, …]][]] for each stream that has something. */
+export type StreamReply = [string, [string, string[]][]][];
+
+export interface Pipeline {
+  zrank(key: string, member: string): Pipeline;
+  exec(): Promise<[Error | null, unknown][] | null>;
+}
+
+export declare class Redis {
+  constructor(url: string, options: RedisOptions);
+  readonly status: string;
+  on(event: 'ready' | 'close' | 'end', listener: () => void): this;
+  on(event: 'error', listener: (error: Error) => void): this;
+  off(event: 'ready', listener: () => void): this;
+  /** With true it connects again at once. */
+  disconnect(reconnect?: boolean): void;
+  ping(): Promise<string>;
+  set(key: string, value: string, unit: 'PX', lifetimeMs: number): Promise<unknown>;
+  hgetall(key: string): Promise<Record<string, string>>;
+  hdel(key: string, ...fields: string[]): Promise<number>;
+  xread(...args: (string | number)[]): Promise<StreamReply | null>;
+  xrange(key: string, from: string, to: string): Promise<[string, string[]][]>;
+  xrevrange(key: string, from: string, to: string, count: 'COUNT', limit: number): Promise<[string, string[]][]>;
+  pipeline(): Pipeline;
+}
+
+export interface QueueOptions {
+  connection: Redis;
+  prefix: string;
+  /** Bounds BullMQ's own stream of queue events, which nothing here reads. */
+  streams: { events: { maxLen: number } };
+}
+
+export interface AddOptions {
+  jobId: string;
+  /** From 1, the highest, to 2,097,152; an absent one would rank above all. */
+  priority: number;
+  attempts: number;
+  removeOnComplete: boolean;
+  removeOnFail: boolean;
+}
+
+export declare class Queue {
+  constructor(name: string, options: QueueOptions);
+  on(event: 'error', listener: (error: Error) => void): this;
+  add(name: string, data: unknown, options: AddOptions): Promise<unknown>;
+  /** 1 when the job is gone; 0 when it is not there or a batcher has it. */
+  remove(jobId: string): Promise<number>;
+  /** Redis name of one of the queue's structures. */
+  toKey(type: 'prioritized'): string;
+}

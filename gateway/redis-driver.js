@@ -1,0 +1,3 @@
+/** RedisDriver: the only door to packages whose declarations drag in Node's globals; redis-driver.d.ts says what the gateway uses of them. */
+export { Queue } from 'bullmq';
+export { Redis } from 'ioredis';

@@ -1,0 +1,41 @@
+/** RequestLog: gives each request an id and writes one JSON line when its reply begins; never a prompt, an answer or a key. */
+import type { MiddlewareHandler } from 'hono';
+import type { CallerVariables } from './api-key.ts';
+import type { Settings } from './env.ts';
+
+export interface RequestIdVariables {
+  requestId: string;
+}
+
+/** What handlers add to the line. */
+export interface LogVariables {
+  logged: Record<string, string | number | boolean>;
+}
+
+/** A client's own id is kept when it is short and harmless to logs. */
+const CLIENT_ID = /^[\w.:-]{1,128}$/;
+
+export function requestLog(settings: Settings): MiddlewareHandler<{ Variables: RequestIdVariables & LogVariables & Partial<CallerVariables> }> {
+  return async function logRequest(c, next) {
+    const startedAt = Date.now();
+    const given = c.req.header('x-request-id');
+    const requestId = given !== undefined && CLIENT_ID.test(given) ? given : `req_${crypto.randomUUID().replaceAll('-', '')}`;
+    c.set('requestId', requestId);
+    c.set('logged', {});
+    await next();
+    c.res.headers.set('x-request-id', requestId);
+    if (settings.accessLog === 'off') return;
+    const line = {
+      at: new Date(startedAt).toISOString(),
+      event: 'request',
+      requestId,
+      method: c.req.method,
+      path: c.req.path.slice(0, 256),
+      status: c.res.status,
+      headMs: Date.now() - startedAt,
+      tenant: c.get('caller')?.tenant,
+      ...c.get('logged'),
+    };
+    console.log(JSON.stringify(line));
+  };
+}

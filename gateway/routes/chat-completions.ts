@@ -1,0 +1,33 @@
+/** POST /v1/chat/completions: the body becomes a job, and a broker's reply to it becomes ours. */
+import type { Context } from 'hono';
+import { JOB_VERSION, type Job } from '../../shared/job.ts';
+import type { AppEnv } from '../app-env.ts';
+import { callBroker, shardOf } from '../broker-call.ts';
+import type { Settings } from '../env.ts';
+import { readJsonBody } from '../json-body.ts';
+import { parseChatRequest } from '../openai-request.ts';
+
+export function chatCompletions(settings: Settings) {
+  return async function completeChat(c: Context<AppEnv>): Promise<Response> {
+    const request = parseChatRequest(await readJsonBody(c.req.raw, settings), settings);
+    const id = `chatcmpl-${crypto.randomUUID().replaceAll('-', '')}`;
+    const shard = shardOf(id, settings);
+    const job: Job = {
+      version: JOB_VERSION,
+      id,
+      tenant: c.get('caller').tenant,
+      shard,
+      submittedAt: Date.now(),
+      ...request.job,
+    };
+    Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed: request.isStreamed });
+    return await callBroker(c.env, shard, {
+      path: '/relay',
+      body: {
+        job,
+        reply: { kind: 'chat', isStreamed: request.isStreamed, includeUsage: request.includeUsage },
+        promptTokensBound: request.promptTokensBound,
+      },
+    });
+  };
+}

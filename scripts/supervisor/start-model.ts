@@ -1,0 +1,41 @@
+/** StartModel: the model that a start was asked for, fetched and prepared when it is not there yet, its progress on the screen. */
+import { existsSync } from 'node:fs';
+import type { StackModel } from './stack.ts';
+import { StartError } from './start-error.ts';
+import type { Weights } from './start-options.ts';
+
+export interface ModelWish {
+  /** Path of a GGUF file or a name; absent means the default model. */
+  model?: string | undefined;
+  weights?: Weights | undefined;
+}
+
+export interface ModelProgress {
+  progress(label: string, done: number, total: number): void;
+  note(line: string): void;
+}
+
+/** Names of the default model. */
+const DEFAULT_NAMES: ReadonlySet<string> = new Set(['default', 'smollm2-135m-instruct']);
+
+export async function prepareStartModel(wish: ModelWish, screen: ModelProgress): Promise<StackModel & { ggufPath: string }> {
+  const ggufPath = await findGguf(wish.model, screen);
+  const { prepareModel } = await import('../../batcher/model/prepare.ts');
+  const prepared = await prepareModel(ggufPath, {
+    ...(wish.weights !== undefined && { weights: wish.weights }),
+    onProgress: (done, total, label) => screen.progress(`Model: ${label}`, done, total),
+    onRebuild: reason => screen.note(reason),
+  });
+  return { directory: prepared.directory, name: prepared.name, ggufPath };
+}
+
+async function findGguf(model: string | undefined, screen: ModelProgress): Promise<string> {
+  if (model !== undefined && !DEFAULT_NAMES.has(model.toLowerCase())) {
+    if (existsSync(model)) return model;
+    throw new StartError(
+      `--model ${model} is neither a file nor a known name. Give the path of a GGUF file, or ${[...DEFAULT_NAMES].join(' or ')}.`,
+    );
+  }
+  const { fetchDefaultModel } = await import('../../batcher/model/download.ts');
+  return fetchDefaultModel({ onProgress: (done, total) => screen.progress('Model: fetching', done, total) });
+}

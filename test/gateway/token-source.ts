@@ -1,0 +1,243 @@
+/**
+ * TokenSource: stands in for a batcher in tests of the gateway. It takes real jobs off the real queue and writes the events that the
+ * job's own prompt asks for, so that a test says in one place what is to come; everything else of a batcher's contract holds.
+ */
+import { Worker } from 'bullmq';
+import { Redis } from 'ioredis';
+import type { BatcherCard } from '../../shared/batcher-card.ts';
+import { Job } from '../../shared/job.ts';
+import {
+  BATCHER_CARDS,
+  CARD_INTERVAL_MS,
+  cancelKey,
+  GENERATION_LIFETIME_MS,
+  generationKey,
+  OUT_STREAM_LENGTH,
+  outKey,
+  queuePrefix,
+  SHARED_QUEUE,
+} from '../../shared/keys.ts';
+import type { TokenEvent } from '../../shared/token-event.ts';
+
+/** What the last user message may hold, as JSON; any other text is answered word for word. */
+export interface Script {
+  /** One delta each, for every choice. */
+  pieces?: string[];
+  stepMs?: number;
+  /** Milliseconds until `accepted`. */
+  acceptAfterMs?: number;
+  finishReason?: 'stop' | 'length';
+  /** An error in place of `accepted` (`at` absent), or of the piece of this index. */
+  error?: { code: string; message: string; param?: string; at?: number };
+  /** From the piece of this index on nothing is written any more. */
+  silentAt?: number;
+  /** Each entry of `out` is written this many times. */
+  copies?: number;
+  /** Events of these sequence numbers are in the job's record only, as if `out` had been trimmed. */
+  missing?: number[];
+  /** After the piece of index 0 comes a forged piece of an older attempt. */
+  stale?: boolean;
+}
+
+export interface TokenSource {
+  /** Ids of jobs in the order in which they were taken. */
+  readonly taken: string[];
+  /** Ids of jobs whose cancel flag was seen while they ran. */
+  readonly cancelled: string[];
+  readonly jobs: Map<string, Job>;
+  readonly redis: Redis;
+  readonly card: BatcherCard;
+  /** Takes no further jobs until resumed; its card stays fresh. */
+  hold(): void;
+  resume(): void;
+  /** Writes the card as it is now. */
+  publish(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface TokenSourceOptions {
+  redisUrl: string;
+  model?: string;
+  contextTokens?: number;
+  /** Jobs that run at once. */
+  rowCount?: number;
+}
+
+const LOCK_TOKEN = 'token-source';
+const HELD_POLL_MS = 20;
+
+export async function startTokenSource(options: TokenSourceOptions): Promise<TokenSource> {
+  const model = options.model ?? 'test-model';
+  const rowCount = options.rowCount ?? 64;
+  const redis = new Redis(options.redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
+  redis.on('error', () => undefined);
+  const worker = new Worker(SHARED_QUEUE, null, {
+    connection: { url: options.redisUrl, maxRetriesPerRequest: null, retryStrategy: () => 50 },
+    prefix: queuePrefix(model),
+    autorun: false,
+    lockDuration: 60_000,
+    drainDelay: 1,
+    removeOnComplete: { count: 0 },
+    removeOnFail: { count: 0 },
+  });
+  worker.on('error', () => undefined);
+  await worker.waitUntilReady();
+
+  const now = Date.now();
+  const card: BatcherCard = {
+    version: 1,
+    batcherId: `source-${model}`,
+    model,
+    contextTokens: options.contextTokens ?? 100_000,
+    writtenAt: now,
+    startedAt: now,
+    state: 'serving',
+    runningCount: 0,
+    waitingCount: 0,
+    maxRunningCount: rowCount,
+    kvCapacityTokens: 100_000,
+    kvUsedTokens: 0,
+    prefillTokensPerSecond: 0,
+    decodeTokensPerSecond: 0,
+  };
+  const taken: string[] = [];
+  const cancelled: string[] = [];
+  const jobs = new Map<string, Job>();
+  let isHeld = false;
+  let isStopped = false;
+  let running = 0;
+
+  const publish = async () => {
+    card.writtenAt = Date.now();
+    await redis.hset(BATCHER_CARDS, card.batcherId, JSON.stringify(card));
+  };
+  await publish();
+  const heartbeat = setInterval(() => void publish().catch(() => undefined), CARD_INTERVAL_MS);
+
+  const take = async () => {
+    while (!isStopped) {
+      if (isHeld || running >= rowCount) {
+        await pause(HELD_POLL_MS);
+        continue;
+      }
+      const queued = await worker.getNextJob(LOCK_TOKEN).catch(() => undefined);
+      if (queued === undefined) continue;
+      if (isHeld) {
+        // It was asked for before.
+        await queued.moveToWait(LOCK_TOKEN);
+        continue;
+      }
+      const job = Job.parse(queued.data);
+      taken.push(job.id);
+      jobs.set(job.id, job);
+      running++;
+      void play(redis, job, { cancelled, isStopped: () => isStopped })
+        .catch(() => undefined)
+        .finally(() => {
+          running--;
+          return queued.moveToCompleted(null, LOCK_TOKEN, false).catch(() => undefined);
+        });
+    }
+  };
+  const taking = take();
+
+  return {
+    taken,
+    cancelled,
+    jobs,
+    redis,
+    card,
+    publish,
+    hold: () => {
+      isHeld = true;
+    },
+    resume: () => {
+      isHeld = false;
+    },
+    async stop() {
+      isStopped = true;
+      clearInterval(heartbeat);
+      await worker.close(true).catch(() => undefined);
+      await taking;
+      redis.disconnect();
+    },
+  };
+}
+
+function scriptOf(job: Job): Script {
+  if (job.prompt.kind !== 'chat') return {};
+  const text = job.prompt.messages.findLast(message => message.role === 'user')?.content ?? '';
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // Plain text.
+  }
+  return { pieces: text.split(/(?<= )/) };
+}
+
+type Unnumbered = TokenEvent extends infer E ? (E extends TokenEvent ? Omit<E, 'id' | 'attempt' | 'seq'> : never) : never;
+
+async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStopped(): boolean }): Promise<void> {
+  const script = scriptOf(job);
+  const maxTokens = job.stopping.maxTokens ?? Number.POSITIVE_INFINITY;
+  const pieces = (script.pieces ?? []).slice(0, maxTokens);
+  const promptTokens = job.prompt.kind === 'chat' ? job.prompt.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0) : 0;
+  let seq = 0;
+  const send = async (events: Unnumbered[]) => {
+    const numbered = events.map(event => ({ ...event, id: job.id, attempt: 2, seq: seq++ }) as TokenEvent);
+    const pipeline = redis.pipeline();
+    for (const event of numbered) pipeline.xadd(generationKey(job.id), `${event.seq + 1}-0`, 'e', JSON.stringify(event));
+    pipeline.pexpire(generationKey(job.id), GENERATION_LIFETIME_MS);
+    const live = JSON.stringify(numbered.filter(event => !script.missing?.includes(event.seq)));
+    for (let copy = 0; copy < (script.copies ?? 1); copy++) {
+      pipeline.xadd(outKey(job.shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', live);
+    }
+    await pipeline.exec();
+  };
+
+  await pause(script.acceptAfterMs ?? 0);
+  if (script.error !== undefined && script.error.at === undefined) {
+    await send([{ type: 'error', ...script.error }]);
+    return;
+  }
+  await send([{ type: 'accepted', promptTokens }]);
+  const finishReason = script.finishReason ?? (pieces.length < (script.pieces?.length ?? 0) ? 'length' : 'stop');
+  for (const [index, text] of pieces.entries()) {
+    if (watch.isStopped() || script.silentAt === index) return;
+    if (script.error?.at === index) {
+      await send([{ type: 'error', code: script.error.code, message: script.error.message }]);
+      return;
+    }
+    if ((await redis.exists(cancelKey(job.id))) === 1) {
+      watch.cancelled.push(job.id);
+      return;
+    }
+    const choices = Array.from({ length: job.choiceCount }, (_, choice) => choice);
+    const isLast = index === pieces.length - 1;
+    const deltas: Unnumbered[] = choices.map(choice => ({
+      type: 'delta',
+      choice,
+      tokenIds: [index],
+      text,
+      ...(job.sampling.topLogprobs !== undefined && {
+        logprobs: [{ token: text, tokenId: index, logprob: -0.5, bytes: [...Buffer.from(text)], top: [] }],
+      }),
+      ...(isLast && { finishReason }),
+    }));
+    if (isLast) {
+      const usage = { promptTokens, completionTokens: pieces.length * job.choiceCount, cachedTokens: 0 };
+      deltas.push({ type: 'finish', usage, timings: { queueMs: 1, prefillMs: 2, ttftMs: 3, decodeTokensPerSecond: 4 } });
+    }
+    await send(deltas);
+    if (script.stale && index === 0) {
+      const forged = { type: 'delta', id: job.id, attempt: 1, seq, choice: 0, tokenIds: [0], text: 'STALE' };
+      await redis.xadd(outKey(job.shard), '*', 'e', JSON.stringify([forged]));
+    }
+    await pause(script.stepMs ?? 0);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return ms > 0 ? new Promise(resolve => setTimeout(resolve, ms)) : Promise.resolve();
+}

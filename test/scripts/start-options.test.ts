@@ -1,0 +1,68 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { defaultDataFolder } from '../../scripts/supervisor/data-folder.ts';
+import { readStartOptions } from '../../scripts/supervisor/start-options.ts';
+
+const MODULE = pathToFileURL(join(import.meta.dirname, '../../scripts/supervisor/start-options.ts')).href;
+
+describe('options', () => {
+  it('have defaults', () => {
+    expect(readStartOptions([], { XDG_DATA_HOME: '/data' })).toEqual({
+      port: 8080,
+      host: '127.0.0.1',
+      model: undefined,
+      weights: undefined,
+      batcherCount: 1,
+      batcherArguments: [],
+      redisUrl: undefined,
+      runtime: 'workerd',
+      dataFolder: '/data/sluice',
+    });
+  });
+
+  it('of the batcher are handed on as they were given', () => {
+    const { batcherArguments } = readStartOptions(['--threads', '3', '--max-running', '8', '--spinning', 'off'], {});
+    expect(batcherArguments).toEqual(['--threads', '3', '--max-running', '8', '--spinning', 'off']);
+  });
+
+  it('win over REDIS_URL', () => {
+    expect(readStartOptions([], { REDIS_URL: 'redis://a' }).redisUrl).toBe('redis://a');
+    expect(readStartOptions(['--redis', 'redis://b'], { REDIS_URL: 'redis://a' }).redisUrl).toBe('redis://b');
+    expect(readStartOptions([], { REDIS_URL: '' }).redisUrl).toBeUndefined();
+  });
+
+  function refusal(...args: string[]) {
+    const program = `import { readStartOptions } from ${JSON.stringify(MODULE)}; readStartOptions(process.argv.slice(1), {}); console.log('accepted');`;
+    return spawnSync(process.execPath, ['--input-type=module', '-e', program, '--', ...args], { encoding: 'utf8' });
+  }
+
+  it.each([
+    [['--port', '65536'], /--port.*from 0 to 65535/],
+    [['--port', '8080x'], /--port/],
+    [['--port', '-1'], /--port/],
+    [['--batchers', '0'], /--batchers.*from 1/],
+    [['--batchers', '1.5'], /--batchers/],
+    [['--runtime', 'node'], /workerd, wrangler/],
+    [['--weights', 'q2'], /q4, q8, f32/],
+    [['--no-such-option'], /unknown option/],
+    [['word'], /too many arguments/],
+  ])('%s are refused with the rule, exit code 2', (args, rule) => {
+    const { status, stderr, stdout } = refusal(...args);
+    expect(stderr).toMatch(rule);
+    expect(stdout).toBe('');
+    expect(status).toBe(2);
+  });
+
+  it('are explained by --help, exit code 0', () => {
+    const { status, stdout } = refusal('--help');
+    expect(status).toBe(0);
+    for (const option of ['--port', '--host', '--model', '--weights', '--batchers', '--threads', '--redis', '--runtime', '--data'])
+      expect(stdout).toContain(option);
+  });
+});
+
+it('a relative XDG_DATA_HOME is ignored', () => {
+  expect(defaultDataFolder({ XDG_DATA_HOME: 'relative' })).toMatch(/\.local\/share\/sluice$/);
+});
