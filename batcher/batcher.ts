@@ -15,6 +15,8 @@ import { Intake } from './intake.ts';
 import { KvCache } from './kv/kv-cache.ts';
 import { kvBudget } from './kv-budget.ts';
 import { Loop } from './loop.ts';
+import { Metrics } from './metrics.ts';
+import { serveMetrics } from './metrics-server.ts';
 import { loadChat } from './model/chat-template.ts';
 import { openPrepared } from './model/prepare.ts';
 import { Outbox } from './outbox.ts';
@@ -70,6 +72,16 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     clock,
   });
 
+  const metrics = new Metrics(manifest.name, {
+    runningCount: () => scheduler.runningCount,
+    waitingCount: () => scheduler.waitingCount,
+    preemptionCount: () => scheduler.preemptionCount,
+    kvUsage: () => scheduler.kvUsage,
+    prefillTokensPerSecond: () => rates.prefillTokensPerSecond,
+    decodeTokensPerSecond: () => rates.decodeTokensPerSecond,
+  });
+  const metricsServer = settings.metricsPort === undefined ? undefined : await serveMetrics(metrics.registry, settings.metricsPort);
+
   const redis = connectRedis(settings.redisUrl);
   redis.on('error', error => log.warn({ error: error.message }, 'redis'));
   const outbox = new Outbox(redis);
@@ -93,6 +105,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     ttftSloMs: settings.ttftSloMs,
     clock,
     wake: () => loop.wake(),
+    onEnded: ({ endReason, usage, timings, job }) =>
+      metrics.ended({ reason: endReason ?? 'stop', usage, timings, e2eMs: Math.max(0, clock() - job.submittedAt) }),
     onError: (error, jobId) => log.error({ jobId, error: error.message }, 'request failed'),
   });
   const loop = new Loop({
@@ -104,7 +118,11 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     runFailed: (sequenceIds, error) => generations.runFailed(sequenceIds, error),
     reproducibleRows: REPRODUCIBLE_ROWS,
     itlSloMs: settings.itlSloMs,
-    onStep: () => room.changed(),
+    onStep: (plan, overheadMs) => {
+      metrics.step(plan, overheadMs);
+      room.changed();
+    },
+    onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
   });
   let state: BatcherCard['state'] = 'serving';
   const card = (): BatcherCard => {
@@ -163,7 +181,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     /** Takes nothing new, lets what runs finish within the drain timeout, hands over the rest, and closes everything. */
     async drain(): Promise<void> {
       state = 'draining';
-      await intake.stopTaking();
+      intake.stopTaking();
       await heartbeat.beat();
       const deadline = performance.now() + settings.drainTimeoutMs;
       while (generations.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
@@ -174,6 +192,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       await intake.close();
       await heartbeat.stop();
       redis.disconnect();
+      metricsServer?.close();
       engine.close();
     },
   };

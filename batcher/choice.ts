@@ -37,6 +37,7 @@ export class Choice {
   #samplingEnd: FinishReason | undefined;
   #finishReason: FinishReason | undefined;
   #completionTokens = 0;
+  #sampledAt: number | undefined;
 
   constructor(options: ChoiceOptions) {
     this.sequenceId = options.sequenceId;
@@ -68,6 +69,13 @@ export class Choice {
     const token = this.#options.sampler.sample(row, position);
     this.#accept(token.tokenId, token.logprob?.logprob);
     return token;
+  }
+
+  /** Time between the last token and the one before; undefined for the first. Asked once a token. */
+  sinceLastTokenMs(): number | undefined {
+    const before = this.#sampledAt;
+    this.#sampledAt = performance.now();
+    return before === undefined ? undefined : this.#sampledAt - before;
   }
 
   /** The context or the memory has no room for more. */
@@ -118,13 +126,16 @@ export class Choice {
   }
 }
 
+/** What a choice needs of a tokenizer. */
+export type TokenBytesSource = Pick<Tokenizer, 'tokenBytes' | 'endTokenIds'>;
+
 /** ChoiceMaker: makes the choices of a job for one model. */
 export class ChoiceMaker {
-  readonly #tokenizer: Tokenizer;
+  readonly #tokenizer: TokenBytesSource;
   readonly #scratch: SamplingScratch;
   readonly #endTokenIds: ReadonlySet<number>;
 
-  constructor(tokenizer: Tokenizer, scratch: SamplingScratch) {
+  constructor(tokenizer: TokenBytesSource, scratch: SamplingScratch) {
     this.#tokenizer = tokenizer;
     this.#scratch = scratch;
     this.#endTokenIds = new Set(tokenizer.endTokenIds);

@@ -27,6 +27,7 @@ export class Generation {
   readonly #takenAt: number;
   #seq = 0;
   #isOver = false;
+  #endReason: string | undefined;
   #cachedTokens = 0;
   #prefillStartedAt: number | undefined;
   #firstTokenAt: number | undefined;
@@ -46,6 +47,11 @@ export class Generation {
   /** Its name in the scheduler: an earlier attempt at the same job may still be leaving it. */
   get scheduleId(): string {
     return `${this.job.id}@${this.recipient.attempt}`;
+  }
+
+  /** How it ended, for the books: a finish reason, or the code of its error. */
+  get endReason(): string | undefined {
+    return this.#endReason;
   }
 
   get isOver(): boolean {
@@ -85,6 +91,7 @@ export class Generation {
   fail(code: ErrorCode, message: string, param?: string): void {
     if (this.#isOver) return;
     this.#emit({ type: 'error', code, message, ...(param !== undefined && { param }) });
+    this.#endReason = code;
     this.#isOver = true;
   }
 
@@ -118,6 +125,7 @@ export class Generation {
 
   #finish(): void {
     this.#emit({ type: 'finish', usage: this.usage, timings: this.timings });
+    this.#endReason = this.choices.find(choice => choice.finishReason === 'length') === undefined ? 'stop' : 'length';
     this.#isOver = true;
   }
 

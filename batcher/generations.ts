@@ -14,7 +14,7 @@ import { RequestRefused } from './scheduler/sequence-request.ts';
 
 export interface GenerationsOptions {
   scheduler: Scheduler;
-  outbox: Outbox;
+  outbox: Pick<Outbox, 'claim'>;
   publisher: Publisher;
   /** Rendered and tokenized. Throws ApiError for what the model's template refuses. */
   encodePrompt(prompt: Job['prompt']): readonly number[];
@@ -29,6 +29,8 @@ export interface GenerationsOptions {
   clock(): number;
   /** The loop has something to do. */
   wake(): void;
+  /** Its terminal event is recorded. */
+  onEnded?(generation: Generation): void;
   onError(error: Error, jobId: string): void;
 }
 
@@ -98,6 +100,7 @@ export class Generations {
     const held = this.#byJob.get(generation.job.id);
     if (held?.generation !== generation) return;
     this.#forget(held);
+    this.#options.onEnded?.(generation);
     void held.taken.complete();
   }
 

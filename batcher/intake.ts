@@ -42,6 +42,7 @@ export class Intake {
   readonly #worker: Worker;
   readonly #held = new Map<string, QueueJob>();
   #closing = false;
+  readonly #closed = Promise.withResolvers<void>();
   #loop: Promise<void> | undefined;
   #renewal: NodeJS.Timeout | undefined;
 
@@ -75,14 +76,13 @@ export class Intake {
   }
 
   /** Takes nothing new from now on; held jobs keep their locks until close. */
-  async stopTaking(): Promise<void> {
+  stopTaking(): void {
     this.#closing = true;
-    // A blocking fetch is cut off on the server's side of the connection; what it had fetched already still comes to `take`.
-    await this.#worker.pause(true);
+    this.#closed.resolve();
   }
 
   async close(): Promise<void> {
-    this.#closing = true;
+    this.stopTaking();
     clearInterval(this.#renewal);
     await this.#worker.close(true);
     await this.#loop;
@@ -90,11 +90,14 @@ export class Intake {
 
   async #fetch(): Promise<void> {
     while (!this.#closing) {
-      await this.#options.room();
+      await Promise.race([this.#options.room(), this.#closed.promise]);
       if (this.#closing) return;
       try {
         const queueJob = await this.#worker.getNextJob(this.#options.batcherId);
-        if (queueJob !== undefined) this.#hold(queueJob);
+        if (queueJob === undefined) continue;
+        // The fetch was under way when taking ended.
+        if (this.#closing) await queueJob.moveToWait(this.#options.batcherId);
+        else this.#hold(queueJob);
       } catch (error) {
         if (this.#closing) return;
         this.#options.failed(error as Error);

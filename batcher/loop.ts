@@ -11,6 +11,9 @@ import type { Scheduler } from './scheduler/scheduler.ts';
 import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
 import type { StepRates } from './step-rates.ts';
 
+/** Smaller chunks would spend most of their time on what does not depend on their size. */
+const LEAST_CHUNK_TOKENS = 16;
+
 export interface LoopParts {
   engine: Engine;
   scheduler: Scheduler;
@@ -24,7 +27,10 @@ export interface LoopParts {
   reproducibleRows: number;
   /** Most that a prefill may add to the time between two tokens, in ms. */
   itlSloMs: number;
-  onStep?(plan: StepPlan, ms: number): void;
+  /** A step was run; so much of it was spent outside the engine. */
+  onStep?(plan: StepPlan, overheadMs: number): void;
+  /** Time since the sequence's last token; undefined for its first. */
+  onToken?(sinceLastMs: number | undefined): void;
 }
 
 /** Tokens that were sampled for a choice and of which nothing was told yet. */
@@ -40,6 +46,8 @@ export class Loop {
   #wake: (() => void) | undefined;
   #isWoken = false;
   #isStopped = false;
+  /** Spent in the engine during the step under way. */
+  #engineMs = 0;
 
   constructor(parts: LoopParts) {
     this.#parts = parts;
@@ -71,12 +79,13 @@ export class Loop {
         continue;
       }
       const startedAt = performance.now();
+      this.#engineMs = 0;
       for (const { sequenceId, cachedTokens } of plan.admitted) this.#parts.find(sequenceId)?.generation.prefillStarts(cachedTokens);
       this.#endForRoom(plan.exhausted);
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
       this.#sizeChunks(plan.decode.length > 0);
-      this.#parts.onStep?.(plan, performance.now() - startedAt);
+      this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
     }
     this.#tell();
   }
@@ -100,7 +109,7 @@ export class Loop {
       const running = this.#parts.engine.prefill(chunk);
       this.#tell();
       const logits = await running;
-      this.#parts.rates.prefilled(chunk.tokenIds.length, performance.now() - startedAt);
+      this.#parts.rates.prefilled(chunk.tokenIds.length, this.#engineTime(startedAt));
       if (chunk.logitCount === 0) return;
       const row = this.#row(logits, 0);
       for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, row, chunk.start + chunk.tokenIds.length, outcomes);
@@ -120,7 +129,7 @@ export class Loop {
       });
       this.#tell();
       const logits = await running;
-      this.#parts.rates.decoded(entries.length, performance.now() - startedAt);
+      this.#parts.rates.decoded(entries.length, this.#engineTime(startedAt));
       entries.forEach((entry, index) => {
         if (entry.sample) this.#sample(entry.sequenceId, this.#row(logits, index), entry.position + 1, outcomes);
       });
@@ -130,6 +139,12 @@ export class Loop {
         error as Error,
       );
     }
+  }
+
+  #engineTime(startedAt: number): number {
+    const ms = performance.now() - startedAt;
+    this.#engineMs += ms;
+    return ms;
   }
 
   #row(logits: Float32Array, index: number): Float32Array {
@@ -146,6 +161,7 @@ export class Loop {
     try {
       const token = choice.sample(row, position);
       generation.tokenSampled();
+      this.#parts.onToken?.(choice.sinceLastTokenMs());
       outcomes.push({ sequenceId, tokenIds: [token.tokenId], finished: choice.isEnded });
       this.#untold.push({ generation, choice, tokens: [token] });
     } catch (error) {
@@ -166,11 +182,11 @@ export class Loop {
 
   /** Beside running streams a chunk takes as long as the latency bound allows, at the measured rate; with nobody to hold up it is as large as can be. */
   #sizeChunks(isDecoding: boolean): void {
-    const { rates, scheduler } = this.#parts;
-    const rate = rates.prefillTokensPerSecond;
-    if (rate === 0) return;
-    scheduler.setPrefillRate(rate);
-    scheduler.setChunkTokens(isDecoding ? (rate * this.#parts.itlSloMs) / 1000 : Number.POSITIVE_INFINITY);
+    const { rates, scheduler, itlSloMs } = this.#parts;
+    const tokens = rates.chunkTokensWithin(itlSloMs);
+    if (tokens === undefined) return;
+    scheduler.setPrefillRate(rates.prefillTokensPerSecond);
+    scheduler.setChunkTokens(isDecoding ? Math.max(LEAST_CHUNK_TOKENS, tokens) : Number.POSITIVE_INFINITY);
   }
 
   /** Makes text and events of what was sampled in the last step, and sends them. */

@@ -6,7 +6,7 @@ import type { Generation } from './generation.ts';
 import type { Dispatch, Outbox, Standing } from './outbox.ts';
 
 export interface PublisherOptions {
-  outbox: Outbox;
+  outbox: Pick<Outbox, 'send'>;
   /** What Redis says of a job that is not simply to go on. */
   onStanding(generation: Generation, standing: Exclude<Standing, 'ok'>): void;
   /** Its terminal event is recorded. */

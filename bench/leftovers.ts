@@ -32,9 +32,11 @@ export class LeftoverProbe {
     this.#queue = new Queue(SHARED_QUEUE, { connection: connectionOptions(redisUrl), prefix: queuePrefix(model) });
   }
 
-  async read(): Promise<Leftovers> {
+  /** Undefined while some batcher has written no card since that moment (epoch milliseconds). */
+  async read(since: number): Promise<Leftovers | undefined> {
     const cards = Object.values(await this.#redis.hgetall(BATCHER_CARDS)).flatMap(json => parseCard(json) ?? []);
     if (cards.length === 0) throw new Error('no batcher has a card in Redis');
+    if (cards.some(card => card.writtenAt < since)) return undefined;
     const counts = await this.#queue.getJobCounts();
     return {
       runningCount: sum(cards.map(card => card.runningCount)),
@@ -45,10 +47,12 @@ export class LeftoverProbe {
 
   /** What is left once nothing changes for the better any more: all zero, or the patience is over. */
   async settled(): Promise<Leftovers> {
-    const until = performance.now() + SETTLED_PATIENCE_MS;
+    const since = Date.now();
     for (;;) {
-      const left = await this.read();
-      if (sum(Object.values(left)) === 0 || performance.now() > until) return left;
+      const left = await this.read(since);
+      const isLate = Date.now() - since > SETTLED_PATIENCE_MS;
+      if (left && (sum(Object.values(left)) === 0 || isLate)) return left;
+      if (isLate) throw new Error(`a batcher has written no card for ${SETTLED_PATIENCE_MS / 1000} s`);
       await sleep(POLL_MS);
     }
   }

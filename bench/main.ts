@@ -61,14 +61,11 @@ async function measure(line: CommandLine, bench: Bench<SettingSpecs>): Promise<n
   process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
   try {
     const findings = await bench.run({ settings, progress, children });
-    const shown = Object.fromEntries(
-      Object.entries(settings).map(([name, value]) => [name, Array.isArray(value) ? value.join(',') : value]),
-    );
     const report: Report = {
       bench: line.name!,
       measuredAt: new Date().toISOString(),
       host,
-      settings: shown as Record<string, number | string>,
+      settings: shownSettings(settings),
       ...findings,
     };
     process.stdout.write(`${line.isJson ? reportJson(report) : reportText(report)}\n`);
@@ -81,6 +78,12 @@ async function measure(line: CommandLine, bench: Bench<SettingSpecs>): Promise<n
     await children.endAll();
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
   }
+}
+
+function shownSettings(settings: Record<string, number | string | readonly number[]>): Record<string, number | string> {
+  const shown = (value: number | string | readonly number[]) =>
+    value === '' ? 'default' : typeof value === 'object' ? value.join(',') : value;
+  return Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, shown(value)]));
 }
 
 /** The failed figures on stderr, a line each, so that --json keeps stdout to the JSON. */

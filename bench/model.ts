@@ -58,17 +58,17 @@ export function engineOptions({ graphPath, manifest }: PreparedModel, run: { thr
 
 async function defaultModel(onProgress: (done: number, total: number, label: string) => void): Promise<string> {
   const { fetchDefaultModel } = await import('../batcher/model/download.ts');
-  return fetchDefaultModel({ onProgress: (done, total) => onProgress(done, total, 'fetching the model') });
+  return fetchDefaultModel({ onProgress });
 }
 
 /** A bar would fill a log; a line for each tenth does not. */
 function everyTenth(progress: (line: string) => void): (done: number, total: number, label: string) => void {
-  let last = '';
+  let last = -1;
   return (done, total, label) => {
-    const line = `model: ${label} ${Math.floor((done / Math.max(total, 1)) * 10) * 10} %`;
-    if (line === last) return;
-    last = line;
-    progress(line);
+    const tenth = Math.floor((done / Math.max(total, 1)) * 10);
+    if (tenth === last) return;
+    last = tenth;
+    progress(`model: ${tenth * 10} % (${label})`);
   };
 }
 

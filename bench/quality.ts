@@ -4,10 +4,11 @@
  */
 import { readFile } from 'node:fs/promises';
 import { OrtEngine } from '../batcher/engine/ort-engine.ts';
+import { loadTokenizer } from '../batcher/model/tokenizer.ts';
 import { agreement, type ReferencePrompt } from './agreement.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { type BenchModel, benchModel, benchTokenizer, engineOptions } from './model.ts';
+import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import { readText } from './passages.ts';
 import { perplexity } from './perplexity.ts';
 import type { Bar } from './report.ts';
@@ -29,7 +30,7 @@ export const qualityBench = bench({
   async run({ settings, progress }) {
     const imported = await benchModel(settings, progress);
     const float32 = await benchModel({ ...settings, weights: 'f32' }, progress);
-    const tokenIds = (await benchTokenizer(imported)).encode(await readText()).slice(0, settings.tokens);
+    const tokenIds = (await loadTokenizer(imported.directory)).encodePrompt(await readText()).slice(0, settings.tokens);
     if (tokenIds.length < settings.tokens) throw new Error(`the text has only ${tokenIds.length} tokens in this vocabulary`);
     const measure = async (model: BenchModel, label: string) => {
       const engine = new OrtEngine(engineOptions(model, { threads: settings.threads, rowCount: 1 }));

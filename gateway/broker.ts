@@ -58,7 +58,7 @@ export class Broker extends DurableObject<Env> {
       }
     } catch (thrown) {
       const error = toApiError(thrown);
-      if (error.code === 'internal_error') log({ event: 'broker_fault', cause: String(error.cause) });
+      if (error.status >= 500 && error.cause !== undefined) log({ event: 'request_failed', code: error.code, cause: String(error.cause) });
       return errorResponse(error);
     }
   }

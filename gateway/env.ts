@@ -68,11 +68,11 @@ const NUMBERS = {
   },
   redisTimeoutMs: {
     name: 'SLUICE_REDIS_TIMEOUT_MS',
-    fallback: 2_000,
+    fallback: 5_000,
     min: 50,
     max: 30_000,
     unit: 'milliseconds',
-    about: 'How long a request waits for Redis before it is answered 503.',
+    about: 'How long a request waits for an answer of Redis before it is refused with 503; when Redis is known to be away, a second.',
   },
   queueTimeoutMs: {
     name: 'SLUICE_QUEUE_TIMEOUT_MS',

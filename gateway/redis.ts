@@ -15,7 +15,13 @@ export interface RedisLinkOptions {
 }
 
 const RETRY_STEP_MS = 50;
-const RETRY_MAX_MS = 1_000;
+const RETRY_MAX_MS = 500;
+/** Longer than the longest pause between two tries. */
+const LOST_WAIT_MS = 1_000;
+const SILENT_TIMEOUTS = 3;
+/** How ioredis says it. */
+const NOT_SENT = "Stream isn't writeable";
+const NOT_ANSWERED = 'timed out';
 /** What a client is told to wait: about as long as a restart of Redis takes. */
 const RETRY_AFTER_SECONDS = 2;
 
@@ -24,6 +30,7 @@ export class RedisLink {
   readonly #timeoutMs: number;
   #state: 'connecting' | 'connected' | 'lost' = 'connecting';
   #cause: string | undefined;
+  #answeredAt = Date.now();
 
   constructor(options: RedisLinkOptions) {
     this.#timeoutMs = options.timeoutMs;
@@ -43,6 +50,7 @@ export class RedisLink {
       if (this.#state !== 'connected') options.onChange('connected', undefined);
       this.#state = 'connected';
       this.#cause = undefined;
+      this.#answeredAt = Date.now();
     });
     this.client.on('close', () => {
       if (this.#state === 'connected' || this.#state === 'connecting') options.onChange('lost', this.#cause);
@@ -50,15 +58,37 @@ export class RedisLink {
     });
   }
 
+  /** Commands can be sent. */
   get isConnected(): boolean {
     return this.client.status === 'ready';
   }
 
-  /** Resolves when commands can be sent; throws `dependency_unavailable` when that takes too long. */
-  async ready(): Promise<void> {
+  /**
+   * The command's answer; whatever goes wrong is `dependency_unavailable`. A command may be given twice, when the connection was lost
+   * before it could be sent.
+   */
+  async run<T>(command: (client: Redis) => Promise<T>): Promise<T> {
+    for (let isRetry = false; ; isRetry = true) {
+      await this.#ready();
+      try {
+        const answer = await command(this.client);
+        this.#answeredAt = Date.now();
+        return answer;
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        if (message.includes(NOT_SENT) && !isRetry) continue;
+        if (message.includes(NOT_ANSWERED)) this.#suspect();
+        throw unavailable(message);
+      }
+    }
+  }
+
+  async #ready(): Promise<void> {
     if (this.isConnected) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const timer = setTimeout(() => reject(unavailable(this.#cause)), this.#timeoutMs);
+    // Known to be away: one more try to connect fits in, and whoever asks again soon is answered soon.
+    const limitMs = this.#state === 'lost' ? Math.min(LOST_WAIT_MS, this.#timeoutMs) : this.#timeoutMs;
+    const timer = setTimeout(() => reject(unavailable(this.#cause)), limitMs);
     this.client.on('ready', resolve);
     try {
       await promise;
@@ -68,17 +98,10 @@ export class RedisLink {
     }
   }
 
-  /** The command's answer; whatever goes wrong is `dependency_unavailable`. */
-  async run<T>(command: (client: Redis) => Promise<T>): Promise<T> {
-    await this.ready();
-    try {
-      return await command(this.client);
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      // A connection whose other end is gone without a word looks well for many minutes.
-      if (message.includes('timed out') && this.isConnected) this.client.disconnect(true);
-      throw unavailable(message);
-    }
+  /** A connection whose other end is gone without a word looks well for many minutes; one that is only slow still answers now and then. */
+  #suspect(): void {
+    if (!this.isConnected || Date.now() - this.#answeredAt < SILENT_TIMEOUTS * this.#timeoutMs) return;
+    this.client.disconnect(true);
   }
 }
 

@@ -63,8 +63,10 @@ export class StreamTail {
     let isInterrupted = false;
     while (!this.#isStopped) {
       try {
-        if (isInterrupted) await this.#recover();
-        isInterrupted = false;
+        if (isInterrupted && this.#options.link.isConnected) {
+          await this.#recover();
+          isInterrupted = false;
+        }
         const reply = await this.#read();
         if (reply === 'late') {
           this.#options.link.client.disconnect(true);
@@ -83,7 +85,6 @@ export class StreamTail {
 
   /** Should the stream have begun anew, with older ids than ours, nothing would ever come after our place. */
   async #recover(): Promise<void> {
-    await this.#options.link.ready();
     const lastId = await this.#lastId();
     if (isBefore(lastId, this.#position)) this.#position = lastId;
     this.#options.onInterrupted();

@@ -54,7 +54,7 @@ async function runUntilStopped(options: StartOptions, data: ReturnType<typeof op
   const asked = askedToStop(stack);
   let code = 0;
   try {
-    await stack.start(prepareStartModel(options, screen));
+    await stack.start(prepareStartModel(options, screen, stack.stopped));
     greet(stack.url, key, data.logs);
     await asked;
   } catch (thrown) {

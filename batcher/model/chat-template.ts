@@ -7,10 +7,10 @@ import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage } from '../../shared/job.ts';
 import { ContentMark } from './content-mark.ts';
 import { defaultTemplate } from './default-template.ts';
-import { loadVocabulary, type PreparedModel } from './prepare.ts';
+import type { PreparedModel } from './prepare.ts';
 import { type TemplateMessage, type TemplateSkills, templateMessages } from './template-messages.ts';
 import { TemplateRefusal, TemplateRunner } from './template-runner.ts';
-import { Tokenizer } from './tokenizer.ts';
+import { loadTokenizer, type Tokenizer } from './tokenizer.ts';
 import { TOKEN_KINDS, type Vocabulary } from './vocabulary.ts';
 
 export interface RenderOptions {
@@ -24,11 +24,10 @@ const CHARACTERS_AROUND = 65_536;
 /** Repeats of the content that a template may make (some spell a tool's schema twice). */
 const CONTENT_REPEATS = 4;
 
-/** Tokenizer and template of a prepared model, its vocabulary read once. */
+/** Tokenizer and template of a prepared model. Throws a ModelError when its template cannot be read. */
 export async function loadChat({ directory, manifest }: PreparedModel): Promise<{ tokenizer: Tokenizer; template: ChatTemplate }> {
-  const vocabulary = await loadVocabulary(directory);
-  const tokenizer = new Tokenizer(vocabulary);
-  return { tokenizer, template: new ChatTemplate(vocabulary, tokenizer, manifest.shape.contextTokens) };
+  const tokenizer = await loadTokenizer(directory);
+  return { tokenizer, template: new ChatTemplate(tokenizer, manifest.shape.contextTokens) };
 }
 
 export class ChatTemplate {
@@ -43,7 +42,8 @@ export class ChatTemplate {
   readonly #contextTokens: number;
 
   /** Throws a ModelError when the template cannot be read. */
-  constructor(vocabulary: Vocabulary, tokenizer: Tokenizer, contextTokens: number) {
+  constructor(tokenizer: Tokenizer, contextTokens: number) {
+    const { vocabulary } = tokenizer;
     const { chatTemplates, tokens } = vocabulary;
     this.#contextTokens = contextTokens;
     const main = chatTemplates.default ?? defaultTemplate(spelling => tokenizer.idOf(spelling) !== undefined);

@@ -38,7 +38,6 @@ export type StoredMatrix = { rows: number; columns: number } & (
 );
 
 interface Task {
-  label: string;
   /** Source bytes, the measure of progress. */
   byteLength: number;
   run(sink: WeightSink): Promise<void>;
@@ -79,7 +78,7 @@ export class GraphWeights {
     let firstRow = 0;
     for (const [i, tensor] of tensors.entries()) {
       const place = { matrix, form, firstRow, headDim: parts[i]!.interleavedHeadDim };
-      this.#tasks.push({ label: tensor.name, byteLength: tensor.byteLength, run: sink => this.#writeMatrix(tensor, place, sink) });
+      this.#tasks.push({ byteLength: tensor.byteLength, run: sink => this.#writeMatrix(tensor, place, sink) });
       firstRow += tensor.rows;
       const name = describe(form);
       this.#forms.set(name, (this.#forms.get(name) ?? 0) + 1);
@@ -92,7 +91,6 @@ export class GraphWeights {
     const tensor = requireTensor(this.#file, tensorName);
     const region = this.#graph.region('float', tensor.columns);
     this.#tasks.push({
-      label: tensorName,
       byteLength: tensor.byteLength,
       run: async sink => sink.write(region.offset, bytesOf(await this.floats(tensorName))),
     });
@@ -114,7 +112,6 @@ export class GraphWeights {
   table(name: string, [rows, columns]: readonly [number, number], fillRow: (row: number, into: Float32Array) => void): string {
     const region = this.#graph.region('float', rows * columns);
     this.#tasks.push({
-      label: name,
       byteLength: 0,
       run: async sink => {
         const chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / columns));
@@ -137,13 +134,13 @@ export class GraphWeights {
     return tensorFloats(tensor, bytes, new Scratch());
   }
 
-  async write(sink: WeightSink, onProgress: (doneBytes: number, totalBytes: number, label: string) => void): Promise<void> {
+  async write(sink: WeightSink, onProgress: (doneBytes: number, totalBytes: number) => void): Promise<void> {
     const totalBytes = this.#tasks.reduce((sum, task) => sum + task.byteLength, 0);
     let doneBytes = 0;
     for (const task of this.#tasks) {
       await task.run(sink);
       doneBytes += task.byteLength;
-      onProgress(doneBytes, totalBytes, task.label);
+      onProgress(doneBytes, totalBytes);
     }
   }
 

@@ -113,7 +113,7 @@ async function fillDraft(
   const { dataBytes } = llama.graph;
   {
     await using data = await WeightFile.create(join(draft, DATA_FILE), dataBytes);
-    await llama.weights.write(data, (done, total, label) => onProgress?.(done, total, label));
+    await llama.weights.write(data, (done, total) => onProgress?.(done, total, 'converting'));
     await data.finish();
   }
   await writeDurably(join(draft, GRAPH_FILE), llama.graph.encode('llama'));

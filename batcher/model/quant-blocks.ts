@@ -70,9 +70,13 @@ export function dequantize(blocks: QuantBlocks, scratch: Scratch): Float32Array 
   const floats = scratch.floats('weights', levels.length);
   for (let block = 0, i = 0; block < scales.length; block++) {
     const scale = scales[block]!;
-    const minimum = minima?.[block] ?? 0;
-    // Rounded after the product, as float32 arithmetic does.
-    for (const end = i + blockElements; i < end; i++) floats[i] = Math.fround(scale * (levels[i]! - zero)) + minimum;
+    const end = i + blockElements;
+    if (minima === undefined) {
+      for (; i < end; i++) floats[i] = scale * (levels[i]! - zero);
+    } else {
+      // Rounded after the product too, as float32 arithmetic does.
+      for (const minimum = minima[block]!; i < end; i++) floats[i] = Math.fround(scale * levels[i]!) + minimum;
+    }
   }
   return floats;
 }

@@ -27,7 +27,7 @@ export class Tokenizer {
   readonly bosTokenId: number | undefined;
   /** A prompt starts with the BOS token. */
   readonly addBos: boolean;
-  readonly #vocabulary: Vocabulary;
+  readonly vocabulary: Vocabulary;
   readonly #merger: MergeTokenizer;
   readonly #ids: ReadonlyMap<string, number>;
   /** Control and user-defined tokens: whole wherever a prompt spells them. */
@@ -39,7 +39,7 @@ export class Tokenizer {
 
   constructor(vocabulary: Vocabulary) {
     const { tokens, kinds } = vocabulary;
-    this.#vocabulary = vocabulary;
+    this.vocabulary = vocabulary;
     this.vocabSize = tokens.length;
     this.endTokenIds = vocabulary.endTokenIds;
     this.bosTokenId = vocabulary.bosTokenId;
@@ -106,7 +106,7 @@ export class Tokenizer {
   }
 
   isControl(id: number): boolean {
-    const kind = this.#vocabulary.kinds[id];
+    const kind = this.vocabulary.kinds[id];
     return kind === TOKEN_KINDS.control || kind === TOKEN_KINDS.unknown;
   }
 
@@ -142,13 +142,13 @@ export class Tokenizer {
 
   #merge(text: string, into: number[]): void {
     if (text === '') return;
-    const { kind, addSpacePrefix } = this.#vocabulary;
+    const { kind, addSpacePrefix } = this.vocabulary;
     const disguised = kind === 'byte-level' ? text : (addSpacePrefix ? ` ${text}` : text).replaceAll(' ', SPACE);
     for (const id of this.#merger.encode(disguised, { add_special_tokens: false }).ids) into.push(id);
   }
 
   #decode(id: number): Uint8Array {
-    const { kind, kinds, tokens } = this.#vocabulary;
+    const { kind, kinds, tokens } = this.vocabulary;
     const token = tokens[id];
     // An embedding may have more rows than there are tokens.
     if (token === undefined) return NO_BYTES;

@@ -169,7 +169,7 @@ export class Candidates {
       // No token between the two weighs less than one at `low`.
       const countBound = (massFromLow - massFromHigh) * Math.exp((row.max - low) * inverseTemperature);
       const middle = Math.fround((low + Math.min(high, row.max)) / 2);
-      if (countBound < LIST_LIMIT / 4 || middle <= low || middle >= high) break;
+      if (countBound < LIST_LIMIT || middle <= low || middle >= high) break;
       const mass = row.sumAbove(middle);
       if (mass >= target) {
         low = middle;

@@ -8,14 +8,16 @@
 
 /** Weight of a new measurement in the running means. */
 const COST_WEIGHT = 0.1;
-const ACCEPTANCE_WEIGHT = 0.08;
+const ACCEPTANCE_WEIGHT = 0.12;
 /** A sequence starts with this estimate: good enough to be tried, quickly lost if wrong. */
-const FIRST_ACCEPTANCE = 0.6;
+const FIRST_ACCEPTANCE = 0.5;
 /** Tokens between two tries of a sequence that does not pay: from the first, doubled after each that failed, up to the last. */
 const FIRST_PAUSE = 16;
 const LAST_PAUSE = 512;
 /** Drafts of such a try, which costs little and still tells. */
 const TRIAL_DRAFTS = 2;
+/** Where even drafts that are all right would not pay, one due try in this many is made all the same: the costs may have changed, or been measured badly. */
+const HOPELESS_TRIES = 1_000;
 
 export interface SpeculationGateSettings {
   /** Most drafts a step, from 1. */
@@ -77,7 +79,7 @@ export class DraftRecord {
     if (accepted === drafted) {
       this.#pause = FIRST_PAUSE;
       this.#tokensUntilTry = 0;
-    } else if (accepted === 0) {
+    } else {
       this.#tokensUntilTry = this.#pause;
       this.#pause = Math.min(LAST_PAUSE, this.#pause * 2);
     }
@@ -88,6 +90,7 @@ export class SpeculationGate {
   readonly #settings: SpeculationGateSettings;
   readonly #decode = new CostByCount();
   readonly #verify = new CostByCount();
+  #hopelessTries = 0;
 
   constructor(settings: SpeculationGateSettings) {
     if (!(settings.maxDrafts >= 1) || !(settings.minGain >= 1)) throw new RangeError('maxDrafts and minGain are at least 1.');
@@ -127,10 +130,12 @@ export class SpeculationGate {
       }
     }
     if (best > 0) return best;
-    return record.isDueForTry && this.#couldPay(rowCount, plainRate, restMs) ? Math.min(TRIAL_DRAFTS, this.#settings.maxDrafts) : 0;
+    if (!record.isDueForTry) return 0;
+    if (!this.#couldPay(rowCount, plainRate, restMs) && ++this.#hopelessTries % HOPELESS_TRIES !== 0) return 0;
+    return Math.min(TRIAL_DRAFTS, this.#settings.maxDrafts);
   }
 
-  /** Whether drafts that are all right would gain at all; if not, no sequence need try. */
+  /** Whether drafts that are all right would gain at all. */
   #couldPay(rowCount: number, plainRate: number, restMs: number): boolean {
     for (let drafts = 1; drafts <= this.#settings.maxDrafts; drafts++) {
       const verifyMs = this.#verify.at(drafts + 1);

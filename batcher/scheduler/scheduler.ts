@@ -16,15 +16,16 @@
  * Between plan and commit the engine runs; add, finish and cancel are legal then: what ended in flight keeps its row until commit.
  */
 
-import { SERVICE_CLASSES } from '../../shared/job.ts';
-import type { BlockCopy } from '../engine/engine.ts';
-import type { KvCache, KvUsage, PrefixHandle } from '../kv/kv-cache.ts';
-import { chunkSize } from './chunk-size.ts';
-import { RowMap } from './row-map.ts';
+import type { KvCache, KvUsage } from '../kv/kv-cache.ts';
+import { DecodePlanner } from './decode-planner.ts';
+import { isEmpty, makePlanDraft, type PlanDraft } from './plan-draft.ts';
+import { PrefillPlanner } from './prefill-planner.ts';
+import { RowMemory } from './row-memory.ts';
+import { RunningSet } from './running-set.ts';
 import type { SchedulerSettings } from './scheduler-settings.ts';
 import { Sequence } from './sequence.ts';
 import { RequestRefused, resumedTokens, type SequenceRequest, validateRequest } from './sequence-request.ts';
-import type { Admission, ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './step-plan.ts';
+import type { ChunkEntry, StepOutcome, StepPlan } from './step-plan.ts';
 import { type TenantService, WaitingQueue } from './waiting-queue.ts';
 
 export interface SchedulerParts {
@@ -34,37 +35,6 @@ export interface SchedulerParts {
   contextTokens: number;
   /** Milliseconds; deadlines and arrivals are by it. */
   clock(): number;
-}
-
-/** A plan while it is made and while it runs. */
-interface Draft {
-  plan: { -readonly [Part in keyof StepPlan]: StepPlan[Part] };
-  preempted: string[];
-  admitted: Admission[];
-  exhausted: string[];
-  saves: BlockCopy[];
-  copies: { from: number; to: number; tokens: number }[];
-  loads: BlockCopy[];
-  releases: { row: number; fromToken: number }[];
-  chunks: ChunkEntry[];
-  decode: DecodeEntry[];
-  /** Hits that the loads read; unlocked by commit. */
-  locked: PrefixHandle[];
-  /** The sequences of chunks and decode, entry by entry; undefined for a filler. */
-  chunkSequences: Sequence[];
-  decodeSequences: (Sequence | undefined)[];
-  /** Sequences whose row gets its content only by a copy of this plan: there is nothing to save from it yet. */
-  arriving: Set<Sequence>;
-}
-
-/** What stands between a newcomer and the next chunk. */
-interface ChunkChance {
-  /** Tokens that the chunk may have; 0 when the step has no chunk left. */
-  allowed: number;
-  /** The longest-running prefill that has no chunk in this step yet. */
-  oldest: Sequence | undefined;
-  /** It has been overtaken often enough. */
-  isClosed: boolean;
 }
 
 interface Live {
@@ -78,9 +48,10 @@ export class Scheduler {
   readonly #contextTokens: number;
   readonly #clock: () => number;
   readonly #waiting: WaitingQueue;
-  readonly #rows: RowMap;
-  /** Sequences with a row, highest class and first admitted first: the last is the next victim. */
-  #running: Sequence[] = [];
+  readonly #running: RunningSet;
+  readonly #rowMemory: RowMemory;
+  readonly #prefillPlanner: PrefillPlanner;
+  readonly #decodePlanner: DecodePlanner;
   /** Choices that sampled their first token from a shared prefill and need a row of their own, and whose row to copy. */
   #forks: { sequence: Sequence; source: Sequence }[] = [];
   /** Ended sequences that still have a row. */
@@ -88,13 +59,9 @@ export class Scheduler {
   /** By choice. */
   readonly #sequences = new Map<string, Sequence>();
   readonly #requests = new Map<string, Live>();
-  /** Blocks of a row whose memory may have been touched since its last release. */
-  readonly #touched: Int32Array;
-  #flight: Draft | undefined;
+  #flight: PlanDraft | undefined;
   #step = 0;
-  #admissionCount = 0;
   #preemptionCount = 0;
-  #overtakes = 0;
   #chunkTokens: number;
 
   constructor(parts: SchedulerParts) {
@@ -106,14 +73,23 @@ export class Scheduler {
     this.#contextTokens = parts.contextTokens;
     this.#clock = parts.clock;
     this.#waiting = new WaitingQueue(settings);
-    this.#rows = new RowMap(settings.maxRunning);
-    this.#touched = new Int32Array(settings.maxRunning);
+    this.#running = new RunningSet(settings.maxRunning);
+    this.#rowMemory = new RowMemory(kv, settings.maxRunning);
+    this.#prefillPlanner = new PrefillPlanner({
+      settings,
+      kv,
+      running: this.#running,
+      waiting: this.#waiting,
+      clock: parts.clock,
+      onExhausted: sequence => this.#forget(sequence),
+    });
+    this.#decodePlanner = new DecodePlanner({ settings, kv, running: this.#running, rowMemory: this.#rowMemory });
     this.#chunkTokens = Math.min(settings.chunkTokens, settings.maxBatchedTokens);
   }
 
   /** Sequences with a row, or about to get one from a shared prefill. */
   get runningCount(): number {
-    return this.#running.length + this.#forks.length;
+    return this.#running.count + this.#forks.length;
   }
 
   /** Sequences without a row; choices that share a prefill count once. */
@@ -131,7 +107,7 @@ export class Scheduler {
 
   /** Rows that could take a sequence in the next step, as far as rows are concerned. */
   get freeRowCount(): number {
-    return Math.max(0, this.#settings.maxRunning - this.#claimedRows());
+    return Math.max(0, this.#settings.maxRunning - this.#running.claimedRowCount - this.#forks.length);
   }
 
   get chunkTokens(): number {
@@ -222,17 +198,19 @@ export class Scheduler {
   /** The next step, or undefined when there is nothing to do. Every plan must be committed before the next one. */
   plan(): StepPlan | undefined {
     if (this.#flight !== undefined) throw new Error('A plan is in flight; it must be committed first.');
-    if (this.#running.length + this.#forks.length + this.#retiring.length + this.#waiting.size === 0) return undefined;
-    const draft = makeDraft(this.#step + 1);
-    this.#placeForks(draft);
+    if (this.#running.count + this.#forks.length + this.#retiring.length + this.#waiting.size === 0) return undefined;
+    const draft = makePlanDraft(this.#step + 1);
+    this.#inheritRows();
     this.#retire(draft);
+    this.#placeForks(draft);
     this.#sharePrefills(draft);
     this.#grow(draft);
-    const verifyingCount = this.#takeDrafts(draft);
-    const length = this.#pack(draft);
-    this.#prefill(draft, verifyingCount);
-    this.#decode(draft, length);
-    this.#release(draft);
+    const decodingTokens = this.#decodePlanner.takeDrafts(draft);
+    const length = this.#decodePlanner.pack(draft, this.#chunkTokens);
+    const budgetTokens = this.#settings.maxBatchedTokens - decodingTokens;
+    this.#prefillPlanner.plan(draft, { chunkTokens: this.#chunkTokens, budgetTokens });
+    this.#decodePlanner.plan(draft, length);
+    this.#rowMemory.release(draft);
     if (isEmpty(draft.plan)) return undefined;
     this.#step += 1;
     this.#flight = draft;
@@ -282,7 +260,7 @@ export class Scheduler {
       this.#end(sequence);
     }
     for (const sequence of this.#retiring) {
-      if (sequence.row !== undefined) this.#rows.vacate(sequence);
+      if (sequence.row !== undefined) this.#running.rows.vacate(sequence);
     }
     this.#retiring = [];
     this.#forks = [];
@@ -294,10 +272,11 @@ export class Scheduler {
   check(): void {
     this.#kv.check();
     this.#waiting.check();
-    this.#rows.check();
+    this.#running.check();
     const withRow = new Set([...this.#running, ...this.#retiring]);
-    for (let row = 0; row < this.#rows.rowCount; row += 1) {
-      const sequence = this.#rows.at(row);
+    const { rows } = this.#running;
+    for (let row = 0; row < rows.rowCount; row += 1) {
+      const sequence = rows.at(row);
       if (sequence === undefined) {
         if (this.#kv.heldBlocks(row) !== 0) throw new Error(`Scheduler: row ${row} is free and holds blocks.`);
       } else {
@@ -306,18 +285,12 @@ export class Scheduler {
           throw new Error(`Scheduler: row ${row} holds fewer blocks than its sequence has computed.`);
       }
     }
-    for (let i = 0; i < this.#running.length; i += 1) {
-      const sequence = this.#running[i]!;
-      if (sequence.row === undefined || sequence.state !== 'running') throw new Error(`Scheduler: ${sequence.id} runs without a row.`);
-      if (sequence.uncomputedCount < 1) throw new Error(`Scheduler: ${sequence.id} has nothing left to compute.`);
-      if (i > 0 && !isBefore(this.#running[i - 1]!, sequence)) throw new Error('Scheduler: running sequences are out of order.');
-    }
     let sequenceCount = 0;
     for (const live of this.#requests.values()) {
       if (live.sequences.size === 0) throw new Error(`Scheduler: request ${live.request.id} has no sequence left.`);
       sequenceCount += live.sequences.size;
     }
-    if (sequenceCount !== this.#running.length + this.#forks.length + this.#waiting.size)
+    if (sequenceCount !== this.#running.count + this.#forks.length + this.#waiting.size)
       throw new Error('Scheduler: sequences are neither running nor waiting.');
     for (const [id, sequence] of this.#sequences) {
       if (!sequence.choiceIds.includes(id) || sequence.state === 'ended') throw new Error(`Scheduler: choice ${id} is not alive.`);
@@ -327,31 +300,31 @@ export class Scheduler {
 
   // 1 and 2: what ended, what forked, what finished its prefill
 
-  /** Forks get rows before any row is given up, because they copy from one. A fork without room waits like a preempted sequence. */
-  #placeForks(draft: Draft): void {
+  /** A choice that ended with its first token leaves its row, as it is, to the first fork of it. */
+  #inheritRows(): void {
+    for (const { sequence, source } of this.#forks) {
+      const { row } = source;
+      if (source.state !== 'ended' || row === undefined) continue;
+      this.#running.rows.vacate(source);
+      source.heir = sequence;
+      sequence.hasUnsavedPrefill = true;
+      this.#running.add(sequence, row);
+    }
+    if (this.#forks.length > 0) this.#forks = this.#forks.filter(fork => fork.sequence.row === undefined);
+  }
+
+  /** A fork without room waits like a preempted sequence. */
+  #placeForks(draft: PlanDraft): void {
     if (this.#forks.length === 0) return;
     const forks = this.#forks;
     this.#forks = [];
     for (const { sequence, source } of forks) {
-      if (sequence.state === 'ended') continue;
-      let holder = source;
-      while (holder.row === undefined && holder.heir !== undefined) holder = holder.heir;
-      const { row } = holder;
-      if (row === undefined) throw new Error(`The row that ${sequence.id} forks from is gone.`);
-      if (holder.state === 'ended') {
-        // Its row would be given up now: the fork takes it as it is.
-        this.#rows.vacate(holder);
-        holder.heir = sequence;
-        this.#rows.place(sequence, row);
-        sequence.hasUnsavedPrefill = true;
-        this.#run(sequence);
-        continue;
-      }
-      const free = this.#rows.lowestFree();
-      if (free !== undefined && this.#kv.growRow(free, this.#kv.blocksFor(sequence.knownCount + 1))) {
-        this.#rows.place(sequence, free);
-        this.#run(sequence);
-        draft.copies.push({ from: row, to: free, tokens: sequence.computedCount });
+      const from = (source.heir ?? source).row;
+      if (from === undefined) throw new Error(`The row that ${sequence.id} forks from is gone.`);
+      const to = this.#running.rows.lowestFree();
+      if (to !== undefined && this.#kv.growRow(to, this.#kv.blocksFor(sequence.knownCount + 1))) {
+        this.#running.add(sequence, to);
+        this.#rowMemory.copy({ from, to, tokens: sequence.computedCount }, draft);
         draft.arriving.add(sequence);
       } else {
         this.#waitAgain(sequence, draft);
@@ -359,17 +332,17 @@ export class Scheduler {
     }
   }
 
-  #retire(draft: Draft): void {
+  #retire(draft: PlanDraft): void {
     for (const sequence of this.#retiring) {
       if (sequence.row === undefined) continue;
-      const row = this.#rows.vacate(sequence);
+      const row = this.#running.rows.vacate(sequence);
       this.#kv.freeRow(row);
       this.#save(sequence, row, draft);
     }
     this.#retiring.length = 0;
   }
 
-  #sharePrefills(draft: Draft): void {
+  #sharePrefills(draft: PlanDraft): void {
     for (const sequence of this.#running) {
       if (!sequence.hasUnsavedPrefill) continue;
       sequence.hasUnsavedPrefill = false;
@@ -377,7 +350,7 @@ export class Scheduler {
     }
   }
 
-  #save(sequence: Sequence, row: number, draft: Draft): void {
+  #save(sequence: Sequence, row: number, draft: PlanDraft): void {
     this.#kv.save(
       {
         owner: sequence.request.id,
@@ -394,17 +367,16 @@ export class Scheduler {
 
   // 3: room for the next tokens
 
-  #grow(draft: Draft): void {
-    for (let i = 0; i < this.#running.length; i += 1) {
-      const sequence = this.#running[i]!;
+  #grow(draft: PlanDraft): void {
+    for (const sequence of this.#running) {
       const wanted = this.#kv.blocksFor(sequence.computedCount + 1);
-      while (sequence.state === 'running' && !this.#kv.growRow(sequence.row!, wanted)) this.#preempt(this.#running.at(-1)!, draft);
+      while (sequence.state === 'running' && !this.#kv.growRow(sequence.row!, wanted)) this.#preempt(this.#running.last!, draft);
     }
   }
 
-  #preempt(victim: Sequence, draft: Draft): void {
-    this.#running.pop();
-    const row = this.#rows.vacate(victim);
+  #preempt(victim: Sequence, draft: PlanDraft): void {
+    this.#running.retire(victim);
+    const row = this.#running.rows.vacate(victim);
     this.#kv.freeRow(row);
     if (draft.arriving.has(victim)) {
       const copy = draft.copies.findIndex(each => each.to === row);
@@ -416,7 +388,7 @@ export class Scheduler {
   }
 
   /** Loses its place among the running; ends instead when the whole budget could not hold it and its next token. */
-  #waitAgain(sequence: Sequence, draft: Draft): void {
+  #waitAgain(sequence: Sequence, draft: PlanDraft): void {
     this.#waiting.leave(sequence);
     if (this.#kv.blocksFor(sequence.knownCount) > this.#kv.shape.budgetBlocks) {
       draft.exhausted.push(...sequence.choiceIds);
@@ -428,239 +400,6 @@ export class Scheduler {
     sequence.restart();
     sequence.state = 'waiting';
     this.#waiting.pushPreempted(sequence, this.#clock());
-  }
-
-  /** Puts drafts into chunks while the batch is small and room is free; returns the tokens that they cost. */
-  #takeDrafts(draft: Draft): number {
-    let tokens = 0;
-    let decodingCount = 0;
-    for (const sequence of this.#running) if (!sequence.isPrefilling) decodingCount += 1;
-    for (const sequence of this.#running) {
-      const { drafts } = sequence;
-      if (drafts.length === 0) continue;
-      sequence.drafts = [];
-      if (sequence.isPrefilling || sequence.uncomputedCount !== 1 || decodingCount > this.#settings.speculationMaxRunning) continue;
-      // The last token that may be generated is sampled, never drafted.
-      const room = sequence.knownLimit - sequence.knownCount - 1;
-      const budget = this.#settings.maxBatchedTokens - decodingCount - tokens;
-      const count = Math.min(drafts.length, this.#settings.maxDraftTokens, room, budget);
-      // One position more, for the filler that may stand behind the drafts.
-      if (count < 1 || !this.#kv.growRow(sequence.row!, this.#kv.blocksFor(sequence.knownCount + count + 1))) continue;
-      const start = sequence.computedCount;
-      sequence.chunkEnd = start + count + 1;
-      tokens += count;
-      draft.chunks.push({
-        sequenceId: sequence.id,
-        // Set when all rows are in place.
-        row: -1,
-        start,
-        tokenIds: [sequence.tokenIds[start]!, ...drafts.slice(0, count)],
-        logitCount: count + 1,
-        choiceIds: [sequence.id],
-      });
-      draft.chunkSequences.push(sequence);
-    }
-    return tokens;
-  }
-
-  // 4: rows
-
-  #pack(draft: Draft): number {
-    let decodingCount = 0;
-    for (const sequence of this.#running) if (decodes(sequence)) decodingCount += 1;
-    return this.#rows.pack(decodes, decodingCount, {
-      // A verification goes on to decode in the next step; a prefill blocks a row for as long as it takes.
-      fillerCost: sequence =>
-        sequence.isPrefilling
-          ? Math.ceil((sequence.prefillTarget - sequence.computedCount) / this.#chunkTokens) * this.#settings.fillerCostTokens
-          : 0,
-      onMove: copy => {
-        this.#kv.moveRow(copy.from, copy.to);
-        draft.copies.push(copy);
-      },
-    });
-  }
-
-  // 5: prefill and admission
-
-  /** The longest-running prefill has the first right to a chunk; others may overtake it `overtakeLimit` times in a row. */
-  #prefill(draft: Draft, verifyingTokens: number): void {
-    let budget = this.#settings.maxBatchedTokens - verifyingTokens;
-    const prefilling: Sequence[] = [];
-    for (const sequence of this.#running) {
-      if (sequence.isPrefilling) prefilling.push(sequence);
-      else budget -= 1;
-    }
-    if (prefilling.length > 1) prefilling.sort((a, b) => a.admissionOrder! - b.admissionOrder!);
-    let slots = this.#settings.maxChunksPerStep;
-    let mayAdmit = draft.preempted.length === 0 && draft.exhausted.length === 0;
-    for (;;) {
-      const allowed = slots > 0 ? Math.min(this.#chunkTokens, budget) : 0;
-      const oldest = prefilling[0];
-      const mayOvertake = oldest === undefined || this.#overtakes < this.#settings.overtakeLimit;
-      let next: Sequence | undefined;
-      if (oldest !== undefined && mayOvertake && slots > 0) next = findOvertaker(prefilling, allowed);
-      if (next === undefined && mayAdmit) {
-        const admitted = this.#admit(draft, { allowed, oldest, isClosed: !mayOvertake });
-        if (admitted === 'none') mayAdmit = false;
-        else if (!admitted.isPrefilling) {
-          budget -= 1;
-          continue;
-        } else next = admitted;
-      }
-      if (slots === 0) break;
-      next ??= oldest;
-      if (next === undefined) break;
-      if (oldest !== undefined && next !== oldest) this.#overtakes += 1;
-      else this.#overtakes = 0;
-      const place = prefilling.indexOf(next);
-      if (place >= 0) prefilling.splice(place, 1);
-      const size = chunkSize(next.prefillTarget - next.computedCount, allowed);
-      if (size === 0) break;
-      this.#addChunk(next, size, draft);
-      budget -= size;
-      slots -= 1;
-    }
-  }
-
-  #addChunk(sequence: Sequence, size: number, draft: Draft): void {
-    const start = sequence.computedCount;
-    const end = start + size;
-    sequence.chunkEnd = end;
-    draft.chunks.push({
-      sequenceId: sequence.id,
-      row: -1,
-      start,
-      tokenIds: sequence.tokenIds.slice(start, end),
-      logitCount: end === sequence.knownCount ? 1 : 0,
-      choiceIds: sequence.choiceIds,
-    });
-    draft.chunkSequences.push(sequence);
-  }
-
-  /**
-   * Admits the head of the waiting, if it may run now: 'none' when it may not. The head is never passed over for one that would fit:
-   * it would wait for ever.
-   */
-  #admit(draft: Draft, step: ChunkChance): Sequence | 'none' {
-    const now = this.#clock();
-    const head = this.#waiting.head(now);
-    if (head === undefined) return 'none';
-    const isAlone = this.#running.length === 0;
-    if (!isAlone && this.#claimedRows() + head.choiceIds.length > this.#settings.maxRunning) return 'none';
-    const row = this.#rows.lowestFree();
-    if (row === undefined) return 'none';
-    const { budgetBlocks, blockTokens } = this.#kv.shape;
-    if (this.#kv.blocksFor(head.knownCount) > budgetBlocks) {
-      // Resumed from a batcher with a larger budget.
-      this.#waiting.remove(head);
-      draft.exhausted.push(...head.choiceIds);
-      this.#forget(head);
-      return 'none';
-    }
-    const wanted = Math.min(this.#kv.blocksFor(head.knownCount + 1), budgetBlocks);
-    const watermark = isAlone ? 0 : Math.ceil(this.#settings.admissionWatermark * budgetBlocks);
-    if (wanted + watermark > this.#kv.roomBlocks) return 'none';
-    // Without a look at the store, for the common case: nothing has been generated, so that two tokens at least are to be prefilled.
-    if (head.generatedCount === 0 && !this.#mayTakeChunk(head, 1, step)) return 'none';
-    head.space ??= this.#kv.space(head.request.tenant, head.request.promptTokenIds);
-    const found = this.#kv.match({ space: head.space, tokenIds: head.tokenIds, blockLimit: budgetBlocks, demand: head.demand });
-    head.start(found.blockIds.length * blockTokens, found.prefilledTokens);
-    const toPrefill = head.prefillTarget - head.computedCount;
-    if (
-      (toPrefill > 0 && !this.#mayTakeChunk(head, toPrefill, step)) ||
-      this.#isBeingPrefilled(head, found.blockIds.length, step.allowed)
-    ) {
-      head.restart();
-      return 'none';
-    }
-    // Locked blocks cannot make room: as many are used as fit beside the row, looked at again now that it counts.
-    const handle = this.#kv.shorten(found, this.#kv.roomBlocks - wanted);
-    this.#kv.lock(handle);
-    draft.locked.push(handle);
-    if (!this.#kv.growRow(row, wanted)) throw new Error(`Row ${row} was promised ${wanted} blocks.`);
-    const isResumed = head.admissionOrder !== undefined;
-    if (head.admissionOrder === undefined) {
-      this.#admissionCount += 1;
-      head.admissionOrder = this.#admissionCount;
-    }
-    this.#waiting.admit(head);
-    this.#rows.place(head, row);
-    head.start(handle.blockIds.length * blockTokens, handle.prefilledTokens);
-    head.chargedCount ??= Math.min(head.computedCount, head.promptCount);
-    const usedBlocks = this.#kv.blocksFor(head.computedCount);
-    if (usedBlocks > 0) draft.loads.push({ row, firstBlock: 0, blockIds: handle.blockIds.slice(0, usedBlocks) });
-    if (!isResumed) this.#kv.countUse(head.promptCount, Math.min(head.computedCount, head.promptCount));
-    draft.admitted.push({ sequenceId: head.id, cachedTokens: head.computedCount, resumed: isResumed });
-    this.#run(head);
-    return head;
-  }
-
-  /** Whether a newcomer with this much to prefill may have the next chunk, a running prefill or none before it. */
-  #mayTakeChunk(head: Sequence, toPrefill: number, step: ChunkChance): boolean {
-    if (step.isClosed || step.allowed < 2) return false;
-    const { oldest } = step;
-    if (oldest === undefined) return true;
-    if (rankOf(head) < rankOf(oldest) || head.admissionOrder !== undefined) return true;
-    return toPrefill <= step.allowed && oldest.prefillTarget - oldest.computedCount > step.allowed;
-  }
-
-  /** Another prefill is about to end that has more of the same prefix: a step later it can be had from the store. */
-  #isBeingPrefilled(head: Sequence, foundBlocks: number, allowed: number): boolean {
-    const wanted = (foundBlocks + 1) * this.#kv.shape.blockTokens;
-    if (head.knownCount < wanted + 2) return false;
-    for (const other of this.#running) {
-      if (!other.isPrefilling || other.prefillTarget - other.computedCount > allowed) continue;
-      if (other.request.tenant !== head.request.tenant || other.prefillTarget < wanted) continue;
-      let same = 0;
-      while (same < wanted && other.tokenIds[same] === head.tokenIds[same]) same += 1;
-      if (same === wanted) return true;
-    }
-    return false;
-  }
-
-  // 6: the decode batch
-
-  #decode(draft: Draft, packedLength: number): void {
-    const { decode, decodeSequences } = draft;
-    let length = packedLength;
-    let isReproducible = false;
-    for (const sequence of this.#running) {
-      if (!decodes(sequence)) continue;
-      length = Math.max(length, sequence.row! + 1);
-      isReproducible ||= sequence.request.reproducible;
-    }
-    // The engine may pad a batch to so many rows; a row that is in use there gets an entry, so that it is not overwritten.
-    if (isReproducible) while (length < Math.min(this.#settings.minDecodeRows, this.#rows.rowCount) && this.#rows.at(length)) length += 1;
-    for (let row = 0; row < length; row += 1) {
-      const sequence = this.#rows.at(row);
-      if (sequence === undefined) throw new Error(`Row ${row} of the decode batch is empty.`);
-      const isDecoding = decodes(sequence);
-      const position = isDecoding ? sequence.computedCount : (sequence.chunkEnd ?? sequence.computedCount);
-      decode.push({
-        sequenceId: sequence.id,
-        tokenId: sequence.tokenIds[Math.min(position, sequence.knownCount - 1)]!,
-        position,
-        sample: isDecoding && position === sequence.knownCount - 1,
-        reproducible: isDecoding && sequence.request.reproducible,
-      });
-      decodeSequences.push(isDecoding ? sequence : undefined);
-    }
-    for (let i = 0; i < draft.chunks.length; i += 1) {
-      const sequence = draft.chunkSequences[i]!;
-      draft.chunks[i]!.row = sequence.row!;
-      sequence.chunkEnd = undefined;
-    }
-  }
-
-  #release(draft: Draft): void {
-    for (let row = 0; row < this.#touched.length; row += 1) {
-      const held = this.#kv.heldBlocks(row);
-      if (this.#touched[row]! > held) draft.releases.push({ row, fromToken: held * this.#kv.shape.blockTokens });
-      this.#touched[row] = held;
-    }
-    const evicted = this.#kv.takeEvicted();
-    if (evicted.length > 0) draft.plan.releasedBlocks = evicted;
   }
 
   // commit
@@ -732,13 +471,6 @@ export class Scheduler {
 
   // coming and going
 
-  #run(sequence: Sequence): void {
-    sequence.state = 'running';
-    let place = this.#running.length;
-    while (place > 0 && isBefore(sequence, this.#running[place - 1]!)) place -= 1;
-    this.#running.splice(place, 0, sequence);
-  }
-
   /** Ends a sequence in whatever state; a row it has goes back in the next plan. */
   #end(sequence: Sequence): void {
     if (sequence.state === 'ended') return;
@@ -746,11 +478,8 @@ export class Scheduler {
       this.#waiting.remove(sequence);
     } else {
       this.#waiting.leave(sequence);
-      const place = this.#running.indexOf(sequence);
-      if (place >= 0) {
-        this.#running.splice(place, 1);
-        this.#retiring.push(sequence);
-      } else {
+      if (this.#running.retire(sequence)) this.#retiring.push(sequence);
+      else {
         this.#forks = this.#forks.filter(fork => fork.sequence !== sequence);
       }
     }
@@ -764,84 +493,10 @@ export class Scheduler {
     live?.sequences.delete(sequence);
     if (live?.sequences.size === 0) this.#requests.delete(sequence.request.id);
   }
-
-  /** Rows in use or promised to choices that still share a prefill. */
-  #claimedRows(): number {
-    let rows = this.#forks.length;
-    for (const sequence of this.#running) rows += sequence.choiceIds.length;
-    return rows;
-  }
-}
-
-function rankOf(sequence: Sequence): number {
-  return SERVICE_CLASSES.indexOf(sequence.request.serviceClass);
-}
-
-/** Whether `a` is preempted later than `b`. */
-function isBefore(a: Sequence, b: Sequence): boolean {
-  const ranks = rankOf(a) - rankOf(b);
-  if (ranks !== 0) return ranks < 0;
-  // Forks share their admission.
-  return a.admissionOrder! <= b.admissionOrder!;
-}
-
-/** Goes into the decode batch of the plan being made. */
-function decodes(sequence: Sequence): boolean {
-  return !sequence.isPrefilling && sequence.chunkEnd === undefined;
-}
-
-/** A running prefill that may have its chunk before the oldest: of a higher class, or done with it while the oldest is not. */
-function findOvertaker(prefilling: readonly Sequence[], allowed: number): Sequence | undefined {
-  const oldest = prefilling[0]!;
-  const isLong = oldest.prefillTarget - oldest.computedCount > allowed;
-  let best: Sequence | undefined;
-  for (const sequence of prefilling) {
-    if (sequence === oldest) continue;
-    const isShort = isLong && sequence.prefillTarget - sequence.computedCount <= allowed;
-    if (rankOf(sequence) > rankOf(oldest) || !(isShort || rankOf(sequence) < rankOf(oldest))) continue;
-    if (best === undefined || rankOf(sequence) < rankOf(best)) best = sequence;
-  }
-  return best;
 }
 
 function outcomeOf(byId: Map<string, StepOutcome>, sequenceId: string): StepOutcome {
   const outcome = byId.get(sequenceId);
   if (outcome === undefined) throw new Error(`${sequenceId} was sampled and has no outcome.`);
   return outcome;
-}
-
-function makeDraft(step: number): Draft {
-  const parts = {
-    preempted: [] as string[],
-    admitted: [] as Admission[],
-    exhausted: [] as string[],
-    saves: [] as BlockCopy[],
-    copies: [] as { from: number; to: number; tokens: number }[],
-    loads: [] as BlockCopy[],
-    releases: [] as { row: number; fromToken: number }[],
-    chunks: [] as ChunkEntry[],
-    decode: [] as DecodeEntry[],
-  };
-  return {
-    ...parts,
-    plan: { step, ...parts, releasedBlocks: [] },
-    locked: [],
-    chunkSequences: [],
-    decodeSequences: [],
-    arriving: new Set(),
-  };
-}
-
-/** Nothing to run and nothing to tell. */
-function isEmpty(plan: StepPlan): boolean {
-  return (
-    plan.chunks.length === 0 &&
-    plan.decode.length === 0 &&
-    plan.saves.length === 0 &&
-    plan.copies.length === 0 &&
-    plan.releases.length === 0 &&
-    plan.releasedBlocks.length === 0 &&
-    plan.preempted.length === 0 &&
-    plan.exhausted.length === 0
-  );
 }

@@ -36,7 +36,10 @@ interface Lane {
   weight: number;
   /** Tokens served divided by weight. */
   counter: number;
+  /** New requests in line. */
   waitingCount: number;
+  /** Preempted sequences that wait. */
+  resumedCount: number;
   runningCount: number;
   first: Entry | undefined;
   last: Entry | undefined;
@@ -136,7 +139,10 @@ export class WaitingQueue {
   pushPreempted(sequence: Sequence, now: number): void {
     const lane = this.#laneOf(sequence);
     const entry = this.#enter(sequence, lane, now);
-    this.#tiers[lane.rank]!.resumed.push(entry);
+    const tier = this.#tiers[lane.rank]!;
+    tier.resumed.push(entry);
+    lane.resumedCount += 1;
+    tier.idle.remove(lane);
   }
 
   /** Whose turn it is. Asking again gives the same answer until something changes. */
@@ -191,6 +197,7 @@ export class WaitingQueue {
     tier.waitingCount -= 1;
     if (entry.resumedPlace !== undefined) {
       tier.resumed.remove(entry);
+      lane.resumedCount -= 1;
     } else {
       if (entry.earlier === undefined) lane.first = entry.later;
       else entry.earlier.later = entry.later;
@@ -232,6 +239,8 @@ export class WaitingQueue {
     tier.hungry.update(lane);
     tier.parked.update(lane);
     tier.idle.update(lane);
+    // The last of the tenant's work may have ended while the step that is paid for was running.
+    this.#restIfIdle(tier, lane);
   }
 
   /** What the tenants were served that are remembered: all with waiting or running work, and those ahead of the others. */
@@ -244,7 +253,7 @@ export class WaitingQueue {
           serviceClass: SERVICE_CLASSES[lane.rank]!,
           weight: lane.weight,
           servedPerWeight: lane.counter,
-          waitingCount: lane.waitingCount,
+          waitingCount: lane.waitingCount + lane.resumedCount,
           runningCount: lane.runningCount,
         });
       }
@@ -272,6 +281,8 @@ export class WaitingQueue {
           throw new Error(`Waiting queue: the deadlines of lane ${lane.tenant} are not looked at.`);
         if (tier.urgent.has(lane) && tier.parked.has(lane)) throw new Error(`Waiting queue: lane ${lane.tenant} is urgent and parked.`);
         if (lane.runningCount < 0) throw new Error(`Waiting queue: lane ${lane.tenant} runs less than nothing.`);
+        if (tier.idle.has(lane) !== (inLane + lane.resumedCount + lane.runningCount === 0))
+          throw new Error(`Waiting queue: lane ${lane.tenant} is wrongly idle or busy.`);
         inTier += inLane;
       }
       if (inTier !== tier.waitingCount) throw new Error('Waiting queue: a class miscounts its entries.');
@@ -361,7 +372,7 @@ export class WaitingQueue {
   }
 
   #restIfIdle(tier: Tier, lane: Lane): void {
-    if (lane.waitingCount > 0 || lane.runningCount > 0 || tier.idle.has(lane)) return;
+    if (lane.waitingCount + lane.resumedCount + lane.runningCount > 0 || tier.idle.has(lane)) return;
     tier.idle.push(lane);
     this.#forgetIdle(tier);
   }
@@ -428,6 +439,7 @@ function makeLane(tenant: string, rank: number, start: { weight: number; counter
     weight: start.weight,
     counter: start.counter,
     waitingCount: 0,
+    resumedCount: 0,
     runningCount: 0,
     first: undefined,
     last: undefined,

@@ -25,6 +25,8 @@ export class StopMatcher {
   readonly #automata: Automaton[];
   /** Characters let in and not let out: the longest match of all automata. */
   readonly #held: string[] = [];
+  /** Index in #held of the first that is not let out; those before it are dropped a lot at a time, so that none is moved more than once on average. */
+  #heldFrom = 0;
   #isStopped = false;
 
   /** Empty strings stop nothing. */
@@ -38,7 +40,7 @@ export class StopMatcher {
 
   /** UTF-16 units held back. */
   get heldLength(): number {
-    return this.#held.reduce((length, character) => length + character.length, 0);
+    return this.#held.slice(this.#heldFrom).join('').length;
   }
 
   push(text: string): MatchedText {
@@ -49,19 +51,30 @@ export class StopMatcher {
       this.#held.push(character);
       const { matched, complete } = this.#step(character.codePointAt(0)!);
       if (complete > 0) {
-        certain += this.#held.splice(0, this.#held.length - complete).join('');
-        this.#held.length = 0;
+        certain += this.#letOutAllBut(complete);
+        this.#letOutAllBut(0);
         this.#isStopped = true;
         break;
       }
-      if (matched < this.#held.length) certain += this.#held.splice(0, this.#held.length - matched).join('');
+      certain += this.#letOutAllBut(matched);
     }
     return { text: certain, stopped: this.#isStopped };
   }
 
   /** No more text: what was held back is certain. */
   end(): string {
-    return this.#held.splice(0).join('');
+    return this.#letOutAllBut(0);
+  }
+
+  #letOutAllBut(count: number): string {
+    const to = this.#held.length - count;
+    const text = this.#heldFrom < to ? this.#held.slice(this.#heldFrom, to).join('') : '';
+    this.#heldFrom = to;
+    if (to * 2 >= this.#held.length) {
+      this.#held.splice(0, to);
+      this.#heldFrom = 0;
+    }
+    return text;
   }
 
   /** Longest partial match after one more code point, and longest complete one (0 for none). */

@@ -38,11 +38,11 @@ function wranglerCommand({ folder, host, port, bindings }: GatewayPlan): string[
     join(PROJECT, 'node_modules', 'wrangler', 'bin', 'wrangler.js'),
     'dev',
     ...['--config', join(PROJECT, 'wrangler.toml')],
-    ...['--ip', host],
+    ...['--ip', host === '*' ? '0.0.0.0' : host],
     ...['--port', String(port)],
     ...['--env-file', variables],
     ...['--persist-to', join(folder, 'wrangler')],
-    ...['--log-level', 'warn'],
+    ...['--log-level', 'log'],
     '--show-interactive-dev-session=false',
   ];
 }

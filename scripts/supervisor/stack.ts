@@ -75,6 +75,11 @@ export class Stack {
     return this.#batchers.flatMap(batcher => batcher.pid ?? []);
   }
 
+  /** Aborted by stop(): for work on the model that the start waits for. */
+  get stopped(): AbortSignal {
+    return this.#stopped.signal;
+  }
+
   /** Resolves when a request has gone through the whole path; rejects when a part cannot be started, or stop() came first. */
   start(model: Promise<StackModel>): Promise<void> {
     this.#starting = this.#start(model);

@@ -18,8 +18,13 @@ export interface ModelProgress {
 /** Names of the default model. */
 const DEFAULT_NAMES: ReadonlySet<string> = new Set(['default', 'smollm2-135m-instruct']);
 
-export async function prepareStartModel(wish: ModelWish, screen: ModelProgress): Promise<StackModel & { ggufPath: string }> {
-  const ggufPath = await findGguf(wish.model, screen);
+export async function prepareStartModel(
+  wish: ModelWish,
+  screen: ModelProgress,
+  signal?: AbortSignal,
+): Promise<StackModel & { ggufPath: string }> {
+  const ggufPath = await findGguf(wish.model, screen, signal);
+  signal?.throwIfAborted();
   const { prepareModel } = await import('../../batcher/model/prepare.ts');
   const prepared = await prepareModel(ggufPath, {
     ...(wish.weights !== undefined && { weights: wish.weights }),
@@ -29,7 +34,7 @@ export async function prepareStartModel(wish: ModelWish, screen: ModelProgress):
   return { directory: prepared.directory, name: prepared.name, ggufPath };
 }
 
-async function findGguf(model: string | undefined, screen: ModelProgress): Promise<string> {
+async function findGguf(model: string | undefined, screen: ModelProgress, signal: AbortSignal | undefined): Promise<string> {
   if (model !== undefined && !DEFAULT_NAMES.has(model.toLowerCase())) {
     if (existsSync(model)) return model;
     throw new StartError(
@@ -37,5 +42,5 @@ async function findGguf(model: string | undefined, screen: ModelProgress): Promi
     );
   }
   const { fetchDefaultModel } = await import('../../batcher/model/download.ts');
-  return fetchDefaultModel({ onProgress: (done, total) => screen.progress('Model: fetching', done, total) });
+  return fetchDefaultModel({ onProgress: (done, total, label) => screen.progress(`Model: ${label}`, done, total), signal });
 }

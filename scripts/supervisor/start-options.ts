@@ -25,7 +25,7 @@ export interface StartOptions {
 }
 
 /** Handed on to batcher/main.ts, which checks them and knows their defaults: a new one is a new line here. */
-const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
+export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--threads <count>', 'threads of each batcher (default: all processors, divided among the batchers)'],
   ['--spinning <on|off>', 'idle engine threads spin between operators; off leaves the processor to others (default: on)'],
   ['--max-running <count>', 'sequences that a batcher computes at once (default: 32)'],

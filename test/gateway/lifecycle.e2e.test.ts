@@ -8,7 +8,7 @@ let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     rowCount: 2,
-    bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_REDIS_TIMEOUT_MS: '500', SLUICE_MAX_BUFFERED_BYTES: '65536' },
+    bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_MAX_BUFFERED_BYTES: '65536' },
   });
 });
 afterAll(() => stack.stop());
@@ -19,7 +19,7 @@ afterEach(() => {
   stack.source.resume();
 });
 
-const endless = { pieces: Array.from({ length: 5_000 }, (_, index) => `${index} `), stepMs: 20 };
+const endless = { pieces: ['on ', 'and '], repeat: 2_500, stepMs: 20 };
 
 /** A request over a bare socket, so that it can be closed at any point. Resolves when it is sent. */
 async function open(body: unknown): Promise<Socket> {
@@ -85,14 +85,14 @@ describe('cases 46 and 48: a client that leaves', () => {
     }
     await eventually('an empty queue', async () => (await queued()) === 0);
     expect(await ask()).toBe('ab');
-    expect(await stack.source.redis.keys('sluice:{test-model}:generate:chatcmpl*')).toEqual([]);
+    await eventually('no job', async () => (await stack.source.redis.keys('sluice:{test-model}:generate:chatcmpl*')).length === 0);
   });
 });
 
 test('case 62: a client that does not read is cut off, and its job is cancelled', async () => {
   const piece = 'x'.repeat(20_000);
   const before = stack.source.taken.length;
-  const client = await open(scripted({ pieces: Array(2_000).fill(piece) }, { stream: true }));
+  const client = await open(scripted({ pieces: [piece], repeat: 2_000 }, { stream: true }));
   client.pause();
   await eventually('the job to be taken', () => stack.source.taken.length === before + 1);
   await eventually('the job to be cancelled', () => stack.source.cancelled.includes(stack.source.taken[before]!));

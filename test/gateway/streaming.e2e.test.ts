@@ -2,7 +2,7 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
-import { chunksOf, readSse, textOf } from './sse-client.ts';
+import { chunksOf, parseSse, readSse, textOf } from './sse-client.ts';
 import { type ErrorReply, eventually, scripted, type Stack, startStack } from './stack.ts';
 
 let stack: Stack;
@@ -156,7 +156,7 @@ describe('waiting', () => {
       return Buffer.concat(parts).includes('queued position=');
     }).finally(() => stack.source.resume());
     for (let next = await reader.read(); !next.done; next = await reader.read()) parts.push(next.value);
-    const streams = [await readSse(new Response(Buffer.concat(parts))), ...(await Promise.all(responses.slice(1).map(readSse)))];
+    const streams = [await parseSse(Buffer.concat(parts).toString()), ...(await Promise.all(responses.slice(1).map(readSse)))];
     for (const stream of streams) {
       expect(textOf(chunksOf(stream))).toBe(whole);
       expect(stream.text).not.toMatch(/^data: ?:/m);
@@ -210,7 +210,7 @@ describe('waiting', () => {
   test('cards that are stale, broken or of another version do no harm', async () => {
     const { card, redis } = stack.source;
     await redis.hset(BATCHER_CARDS, 'broken', '{', 'list', '[]', 'old', JSON.stringify({ ...card, model: 'old', writtenAt: Date.now() - 60_000 }));
-    await redis.hset(BATCHER_CARDS, 'newer', JSON.stringify({ ...card, model: 'newer', version: 9, extra: {} }));
+    await redis.hset(BATCHER_CARDS, 'newer', JSON.stringify({ ...card, model: 'the-newer', version: 9, extra: {} }));
     await redis.hset(BATCHER_CARDS, 'ancient', JSON.stringify({ ...card, model: 'ancient', writtenAt: 5 }));
     await eventually('the ancient card to be forgotten', async () => {
       await fetch(`${stack.gateway.url}/ready`);

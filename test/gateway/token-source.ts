@@ -23,6 +23,8 @@ import type { TokenEvent } from '../../shared/token-event.ts';
 export interface Script {
   /** One delta each, for every choice. */
   pieces?: string[];
+  /** The pieces again and again, this many times. */
+  repeat?: number;
   stepMs?: number;
   /** Milliseconds until `accepted`. */
   acceptAfterMs?: number;
@@ -64,7 +66,7 @@ export interface TokenSourceOptions {
 }
 
 const LOCK_TOKEN = 'token-source';
-const HELD_POLL_MS = 20;
+const POLL_MS = 10;
 
 export async function startTokenSource(options: TokenSourceOptions): Promise<TokenSource> {
   const model = options.model ?? 'test-model';
@@ -117,14 +119,13 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
   const take = async () => {
     while (!isStopped) {
       if (isHeld || running >= rowCount) {
-        await pause(HELD_POLL_MS);
+        await pause(POLL_MS);
         continue;
       }
-      const queued = await worker.getNextJob(LOCK_TOKEN).catch(() => undefined);
-      if (queued === undefined) continue;
-      if (isHeld) {
-        // It was asked for before.
-        await queued.moveToWait(LOCK_TOKEN);
+      // Without blocking, so that nothing is fetched any more once it is held.
+      const queued = await worker.getNextJob(LOCK_TOKEN, { block: false }).catch(() => undefined);
+      if (queued === undefined) {
+        await pause(POLL_MS);
         continue;
       }
       const job = Job.parse(queued.data);
@@ -181,7 +182,8 @@ type Unnumbered = TokenEvent extends infer E ? (E extends TokenEvent ? Omit<E, '
 async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStopped(): boolean }): Promise<void> {
   const script = scriptOf(job);
   const maxTokens = job.stopping.maxTokens ?? Number.POSITIVE_INFINITY;
-  const pieces = (script.pieces ?? []).slice(0, maxTokens);
+  const wanted = Array<string[]>(script.repeat ?? 1).fill(script.pieces ?? []).flat();
+  const pieces = wanted.slice(0, maxTokens);
   const promptTokens = job.prompt.kind === 'chat' ? job.prompt.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0) : 0;
   let seq = 0;
   const send = async (events: Unnumbered[]) => {
@@ -202,7 +204,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     return;
   }
   await send([{ type: 'accepted', promptTokens }]);
-  const finishReason = script.finishReason ?? (pieces.length < (script.pieces?.length ?? 0) ? 'length' : 'stop');
+  const finishReason = script.finishReason ?? (pieces.length < wanted.length ? 'length' : 'stop');
   for (const [index, text] of pieces.entries()) {
     if (watch.isStopped() || script.silentAt === index) return;
     if (script.error?.at === index) {

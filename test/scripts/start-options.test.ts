@@ -2,8 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { readSettings } from '../../batcher/settings.ts';
 import { defaultDataFolder } from '../../scripts/supervisor/data-folder.ts';
-import { readStartOptions } from '../../scripts/supervisor/start-options.ts';
+import { BATCHER_OPTIONS, readStartOptions } from '../../scripts/supervisor/start-options.ts';
 
 const MODULE = pathToFileURL(join(import.meta.dirname, '../../scripts/supervisor/start-options.ts')).href;
 
@@ -24,7 +25,16 @@ describe('options', () => {
 
   it('of the batcher are handed on as they were given', () => {
     const { batcherArguments } = readStartOptions(['--threads', '3', '--max-running', '8', '--spinning', 'off'], {});
-    expect(batcherArguments).toEqual(['--threads', '3', '--max-running', '8', '--spinning', 'off']);
+    expect(batcherArguments).toEqual(['--threads', '3', '--spinning', 'off', '--max-running', '8']);
+  });
+
+  it.each(BATCHER_OPTIONS)('%s is one that a batcher knows', flags => {
+    const [name, form] = flags.split(' ') as [string, string];
+    const value = form === '<on|off>' ? 'off' : form === '<size>' ? '512M' : '31';
+    const { batcherArguments } = readStartOptions([name, value], {});
+    expect(batcherArguments).toEqual([name, value]);
+    const settings = readSettings(['--model-dir', '/model', ...batcherArguments], {});
+    expect(settings).not.toEqual({ ...readSettings(['--model-dir', '/model'], {}), batcherId: settings.batcherId });
   });
 
   it('win over REDIS_URL', () => {
@@ -34,7 +44,7 @@ describe('options', () => {
   });
 
   function refusal(...args: string[]) {
-    const program = `import { readStartOptions } from ${JSON.stringify(MODULE)}; readStartOptions(process.argv.slice(1), {}); console.log('accepted');`;
+    const program = `import { BATCHER_OPTIONS, readStartOptions } from ${JSON.stringify(MODULE)}; readStartOptions(process.argv.slice(1), {}); console.log('accepted');`;
     return spawnSync(process.execPath, ['--input-type=module', '-e', program, '--', ...args], { encoding: 'utf8' });
   }
 

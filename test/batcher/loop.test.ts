@@ -1,0 +1,239 @@
+/** The loop with everything pure joined: every job ends in one terminal event, whatever happens to it. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { isTerminal, type TokenEvent } from '../../shared/token-event.ts';
+import { END_TOKEN, makeJob, Rig, type RigOptions } from './rig.ts';
+
+let rig: Rig;
+function open(options: RigOptions = {}): Rig {
+  rig = new Rig(options);
+  return rig;
+}
+afterEach(() => rig.close());
+
+function checkRecord(events: TokenEvent[]): void {
+  expect(events.map(event => event.seq)).toEqual(events.map((_, index) => index));
+  expect(events.filter(isTerminal)).toHaveLength(1);
+  expect(isTerminal(events.at(-1)!)).toBe(true);
+}
+
+const tokensOf = (events: TokenEvent[], choice = 0) =>
+  events.flatMap(event => (event.type === 'delta' && event.choice === choice ? event.tokenIds : []));
+
+describe('Loop', () => {
+  it('tells accepted, deltas and finish of one job, and settles it', async () => {
+    const { generations } = open();
+    const job = makeJob();
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    expect(events[0]).toMatchObject({ type: 'accepted', promptTokens: 5 });
+    expect(events.at(-2)).toMatchObject({ type: 'delta', finishReason: 'length' });
+    expect(events.at(-1)).toMatchObject({ type: 'finish', usage: { promptTokens: 5, completionTokens: 12 } });
+    expect(rig.completed).toEqual([job.id]);
+    expect(generations.count).toBe(0);
+  });
+
+  it('gives each of many jobs what it gets alone', async () => {
+    open({ maxRunning: 4 });
+    const jobs = Array.from({ length: 40 }, (_, i) =>
+      makeJob({ prompt: { kind: 'tokens', tokenIds: Array.from({ length: 1 + (i % 23) }, (_, k) => 1 + ((i * k) % 17)) } }),
+    );
+    await Promise.all(jobs.map(job => rig.submit(job)));
+    await rig.settled();
+    for (const job of jobs) checkRecord(rig.eventsOf(job.id));
+    const alone = new Rig();
+    for (const job of jobs.slice(0, 8)) {
+      await alone.submit(job);
+      await alone.settled();
+      expect(tokensOf(rig.eventsOf(job.id))).toEqual(tokensOf(alone.eventsOf(job.id)));
+    }
+    await alone.close();
+  });
+
+  it('ends at the end token, which is no text', async () => {
+    open({
+      shapeLogits: (logits, _cell, position) => {
+        if (position >= 7) logits[END_TOKEN] = 100;
+      },
+    });
+    const job = makeJob({ stopping: { maxTokens: 50 } });
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    expect(tokensOf(events).at(-1)).toBe(END_TOKEN);
+    expect(events.at(-2)).toMatchObject({ finishReason: 'stop' });
+    expect(rig.textOf(job.id)).toHaveLength(tokensOf(events).length - 1);
+    expect(events.at(-1)).toMatchObject({ usage: { completionTokens: tokensOf(events).length - 1 } });
+  });
+
+  it('cuts before a stop string, also one that spans tokens', async () => {
+    open();
+    const free = makeJob();
+    await rig.submit(free);
+    await rig.settled();
+    const text = rig.textOf(free.id);
+    const job = makeJob({ stopping: { maxTokens: 12, ignoreEos: true, stop: [text.slice(4, 7)] } });
+    await rig.submit(job);
+    await rig.settled();
+    checkRecord(rig.eventsOf(job.id));
+    expect(rig.textOf(job.id)).toBe(text.slice(0, text.indexOf(text.slice(4, 7))));
+    expect(rig.scheduler.runningCount + rig.scheduler.waitingCount).toBe(0);
+  });
+
+  it('gives n choices that share one prefill, each with its own end', async () => {
+    open();
+    const job = makeJob({ choiceCount: 3, sampling: { temperature: 1, seed: 5 } });
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    for (const choice of [0, 1, 2]) {
+      expect(tokensOf(events, choice)).toHaveLength(12);
+      expect(events.filter(event => event.type === 'delta' && event.choice === choice && event.finishReason !== undefined)).toHaveLength(1);
+    }
+    expect(events.at(-1)).toMatchObject({ usage: { promptTokens: 5, completionTokens: 36 } });
+  });
+
+  it('ends with length at the end of the context', async () => {
+    open({ shape: { contextTokens: 32 } });
+    const job = makeJob({ stopping: { ignoreEos: true } });
+    await rig.submit(job);
+    await rig.settled();
+    checkRecord(rig.eventsOf(job.id));
+    expect(rig.eventsOf(job.id).at(-2)).toMatchObject({ finishReason: 'length' });
+    expect(tokensOf(rig.eventsOf(job.id))).toHaveLength(27);
+  });
+
+  it('refuses a prompt that is too long, and one with too much to come', async () => {
+    open({ shape: { contextTokens: 32 } });
+    const long = makeJob({ prompt: { kind: 'tokens', tokenIds: Array(32).fill(1) }, stopping: {} });
+    const greedy = makeJob({ stopping: { maxTokens: 28 } });
+    await Promise.all([rig.submit(long), rig.submit(greedy)]);
+    await rig.settled();
+    for (const job of [long, greedy]) {
+      expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'context_length_exceeded', param: 'prompt' }]);
+    }
+    expect(rig.completed.toSorted()).toEqual([long.id, greedy.id].toSorted());
+  });
+
+  it('stops a cancelled job within a step and frees its row', async () => {
+    const { standings } = open({ delay: () => new Promise(resolve => setImmediate(resolve)) });
+    const job = makeJob({ stopping: { ignoreEos: true } });
+    standings.set(job.id, 'cancelled');
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.eventsOf(job.id).at(-1)).toMatchObject({ type: 'error', code: 'request_cancelled' });
+    expect(tokensOf(rig.eventsOf(job.id)).length).toBeLessThan(6);
+    expect(rig.scheduler.runningCount).toBe(0);
+    expect(rig.completed).toEqual([job.id]);
+  });
+
+  it('says nothing more of a job that a later attempt owns, and leaves it on the queue', async () => {
+    const { standings } = open();
+    const job = makeJob({ stopping: { ignoreEos: true } });
+    standings.set(job.id, 'fenced');
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.eventsOf(job.id)).toEqual([]);
+    expect(rig.completed).toEqual([]);
+    expect(rig.scheduler.runningCount).toBe(0);
+  });
+
+  it.each([
+    ['greedy', { temperature: 0 }],
+    ['seeded', { temperature: 1, seed: 11 }],
+    ['unseeded', { temperature: 1 }],
+    ['with penalties', { temperature: 0.7, seed: 3, frequencyPenalty: 1.5, presencePenalty: 0.5, repetitionPenalty: 1.3 }],
+  ])('goes on where a dead batcher stopped: %s', async (_name, sampling) => {
+    open();
+    const whole = makeJob({ sampling, choiceCount: 2 });
+    await rig.submit(whole);
+    await rig.settled();
+    const record = rig.eventsOf(whole.id);
+    for (const cut of [0, 1, 4, 9, record.length - 1, record.length]) {
+      const next = new Rig();
+      next.events.set(whole.id, structuredClone(record.slice(0, cut)));
+      await next.submit(whole, 2);
+      await next.settled();
+      checkRecord(next.eventsOf(whole.id));
+      for (const choice of [0, 1]) {
+        expect(next.textOf(whole.id, choice)).toBe(rig.textOf(whole.id, choice));
+        expect(tokensOf(next.eventsOf(whole.id), choice)).toEqual(tokensOf(record, choice));
+      }
+      expect(next.completed).toEqual([whole.id]);
+      await next.close();
+    }
+  });
+
+  it('gives up on a job that was tried too often', async () => {
+    open();
+    const job = makeJob();
+    await rig.submit(job, 4);
+    await rig.settled();
+    expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'generation_failed' }]);
+  });
+
+  it('fails only the jobs of a run that failed', async () => {
+    const { engine } = open();
+    const job = makeJob();
+    engine.failNext(new Error('onnxruntime Run: out of memory'));
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.eventsOf(job.id).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });
+    const next = makeJob();
+    await rig.submit(next);
+    await rig.settled();
+    expect(rig.eventsOf(next.id).at(-1)).toMatchObject({ type: 'finish' });
+  });
+
+  it('fails alone when its logits are no numbers', async () => {
+    open({
+      shapeLogits: (logits, cell) => {
+        if (cell.tokenId === 5) logits.fill(Number.NaN);
+      },
+    });
+    const bad = makeJob();
+    const good = makeJob({ prompt: { kind: 'tokens', tokenIds: [6, 7, 8] }, sampling: { temperature: 0, logitBias: { 5: -100 } } });
+    await Promise.all([rig.submit(bad), rig.submit(good)]);
+    await rig.settled();
+    expect(rig.eventsOf(bad.id).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });
+    expect(rig.eventsOf(good.id).at(-1)).toMatchObject({ type: 'finish' });
+  });
+
+  it('sends again what could not be sent, in order', async () => {
+    open();
+    rig.failingSends = 2;
+    const job = makeJob();
+    await rig.submit(job);
+    await rig.settled();
+    checkRecord(rig.eventsOf(job.id));
+    expect(rig.errors).toHaveLength(2);
+  });
+
+  it('takes a job back off that it cannot read', async () => {
+    open();
+    await rig.submit({ ...makeJob(), prompt: { kind: 'riddle' } } as never);
+    expect(rig.completed).toHaveLength(1);
+    expect(rig.errors[0]?.message).toContain('unreadable job');
+  });
+
+  it('preempts when memory runs out and finishes everything', async () => {
+    open({ budgetBlocks: 10, maxRunning: 8 });
+    const jobs = Array.from({ length: 12 }, (_, i) =>
+      makeJob({
+        prompt: { kind: 'tokens', tokenIds: [1 + i, 2, 3] },
+        stopping: { maxTokens: 60, ignoreEos: true },
+        sampling: { temperature: 1, seed: i },
+      }),
+    );
+    await Promise.all(jobs.map(job => rig.submit(job)));
+    await rig.settled();
+    for (const job of jobs) {
+      checkRecord(rig.eventsOf(job.id));
+      expect(rig.eventsOf(job.id).at(-1)).toMatchObject({ type: 'finish', usage: { completionTokens: 60 } });
+    }
+    expect(rig.scheduler.preemptionCount).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,92 @@
+/** The outbox and its Lua commands against a real Redis. */
+import type { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Outbox } from '../../batcher/outbox.ts';
+import { connectRedis } from '../../batcher/redis.ts';
+import { cancelKey, fenceKey, generationKey, outKey } from '../../shared/keys.ts';
+import { decodeEvents, type TokenEvent } from '../../shared/token-event.ts';
+import { type RedisServer, startRedis } from '../redis-server.ts';
+
+let server: RedisServer;
+let redis: Redis;
+let outbox: Outbox;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = connectRedis(server.url);
+  redis.on('error', () => undefined);
+  outbox = new Outbox(redis);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await server.stop();
+});
+beforeEach(() => redis.flushall());
+
+const recipient = (attempt = 1) => ({ jobId: 'j', attempt, shard: '0' });
+const delta = (seq: number, attempt = 1): TokenEvent => ({
+  id: 'j',
+  attempt,
+  seq,
+  type: 'delta',
+  choice: 0,
+  tokenIds: [seq],
+  text: `t${seq}`,
+});
+const recorded = async () => (await redis.xrange(generationKey('j'), '-', '+')).map(([, fields]) => decodeEvents(`[${fields[1]}]`)[0]!);
+
+describe('Outbox', () => {
+  it('records a job’s events, tells its shard, and gives both a lifetime', async () => {
+    expect(await outbox.send([{ recipient: recipient(), events: [delta(0), delta(1)] }])).toEqual(['ok']);
+    expect(await recorded()).toEqual([delta(0), delta(1)]);
+    const [entry] = await redis.xrange(outKey('0'), '-', '+');
+    expect(decodeEvents(entry![1][1]!)).toEqual([delta(0), delta(1)]);
+    for (const key of await redis.keys('*')) expect(await redis.pttl(key), key).toBeGreaterThan(0);
+  });
+
+  it('tells a shard once a step, whatever number of jobs', async () => {
+    const other: TokenEvent = { ...delta(0), id: 'k' };
+    await outbox.send([
+      { recipient: recipient(), events: [delta(0)] },
+      { recipient: { jobId: 'k', attempt: 1, shard: '0' }, events: [other] },
+    ]);
+    expect(await redis.xlen(outKey('0'))).toBe(1);
+  });
+
+  it('drops what is sent twice', async () => {
+    await outbox.send([{ recipient: recipient(), events: [delta(0), delta(1)] }]);
+    await outbox.send([{ recipient: recipient(), events: [delta(0), delta(1), delta(2)] }]);
+    expect(await recorded()).toEqual([delta(0), delta(1), delta(2)]);
+  });
+
+  it('refuses an attempt that a later one has fenced off', async () => {
+    await outbox.send([{ recipient: recipient(1), events: [delta(0)] }]);
+    expect(await outbox.claim(recipient(2))).toEqual({ standing: 'ok', events: [delta(0)] });
+    expect(await outbox.send([{ recipient: recipient(1), events: [delta(1)] }])).toEqual(['fenced']);
+    expect(await outbox.send([{ recipient: recipient(2), events: [delta(1, 2)] }])).toEqual(['ok']);
+    expect(await outbox.claim(recipient(1))).toMatchObject({ standing: 'fenced' });
+    expect(await recorded()).toEqual([delta(0), delta(1, 2)]);
+  });
+
+  it('says that a job was cancelled, with and without events', async () => {
+    await redis.set(cancelKey('j'), '1');
+    expect(await outbox.send([{ recipient: recipient(), events: [delta(0)] }])).toEqual(['cancelled']);
+    expect(await outbox.send([{ recipient: recipient(), events: [] }])).toEqual(['cancelled']);
+    expect(await recorded()).toHaveLength(1);
+    expect(await outbox.claim(recipient(2))).toMatchObject({ standing: 'cancelled' });
+  });
+
+  it('leaves nothing behind for a question without events', async () => {
+    expect(await outbox.send([{ recipient: recipient(), events: [] }])).toEqual(['ok']);
+    expect(await redis.exists(generationKey('j'), fenceKey('j'), outKey('0'))).toBe(0);
+  });
+
+  it('keeps what it is to send over a restart of Redis, once each', async () => {
+    await outbox.send([{ recipient: recipient(), events: [delta(0)] }]);
+    await server.halt();
+    const sending = outbox.send([{ recipient: recipient(), events: [delta(1)] }]);
+    await server.resume();
+    expect(await sending).toEqual(['ok']);
+    expect(await recorded()).toEqual([delta(0), delta(1)]);
+  });
+});

@@ -1,0 +1,165 @@
+/** Rig: loop, scheduler, generations and publisher joined as in the batcher, over the fake engine and a record in memory; no weights, no Redis. */
+import { ChoiceMaker } from '../../batcher/choice.ts';
+import { Generations } from '../../batcher/generations.ts';
+import type { TakenJob } from '../../batcher/intake.ts';
+import { KvCache } from '../../batcher/kv/kv-cache.ts';
+import { Loop } from '../../batcher/loop.ts';
+import type { Dispatch, Standing } from '../../batcher/outbox.ts';
+import { Publisher } from '../../batcher/publisher.ts';
+import { SamplingScratch } from '../../batcher/sampling/sampling-scratch.ts';
+import { Scheduler } from '../../batcher/scheduler/scheduler.ts';
+import { schedulerSettings } from '../../batcher/scheduler/scheduler-settings.ts';
+import { StepRates } from '../../batcher/step-rates.ts';
+import type { Job } from '../../shared/job.ts';
+import type { TokenEvent } from '../../shared/token-event.ts';
+import { FakeEngine, type FakeEngineOptions } from './fake-engine.ts';
+
+export const END_TOKEN = 0;
+
+export interface RigOptions extends FakeEngineOptions {
+  budgetBlocks?: number;
+  maxRunning?: number;
+}
+
+/** The batcher without Redis: every event of a job, in order, in `events`. */
+export class Rig {
+  readonly engine: FakeEngine;
+  readonly scheduler: Scheduler;
+  readonly loop: Loop;
+  readonly generations: Generations;
+  readonly publisher: Publisher;
+  readonly events = new Map<string, TokenEvent[]>();
+  /** What Redis would say of a job. */
+  readonly standings = new Map<string, Standing>();
+  readonly completed: string[] = [];
+  readonly givenBack: string[] = [];
+  readonly errors: Error[] = [];
+  /** The next so many sends fail. */
+  failingSends = 0;
+  readonly #running: Promise<void>;
+
+  constructor(options: RigOptions = {}) {
+    const maxRunning = options.maxRunning ?? 8;
+    this.engine = new FakeEngine({ ...options, shape: { rowCount: maxRunning, contextTokens: 256, ...options.shape } });
+    const { blockTokens, rowCount, contextTokens, vocabSize } = this.engine.shape;
+    const budgetBlocks = options.budgetBlocks ?? 256;
+    this.scheduler = new Scheduler({
+      settings: schedulerSettings({ maxRunning: rowCount }),
+      kv: new KvCache({ blockTokens, budgetBlocks, storeBlocks: budgetBlocks, rowCount }),
+      contextTokens,
+      clock: () => Date.now(),
+    });
+    const outbox = {
+      send: (dispatches: readonly Dispatch[]) => this.#send(dispatches),
+      claim: (of: { jobId: string }) => this.#claim(of.jobId),
+    };
+    this.publisher = new Publisher({
+      outbox,
+      onStanding: (generation, standing) =>
+        standing === 'cancelled' ? this.generations.cancelled(generation) : this.generations.lost(generation.job.id),
+      onSettled: generation => this.generations.settled(generation),
+      onError: error => this.errors.push(error),
+    });
+    this.generations = new Generations({
+      scheduler: this.scheduler,
+      outbox,
+      publisher: this.publisher,
+      encodePrompt: prompt =>
+        prompt.kind === 'tokens'
+          ? prompt.tokenIds
+          : [...new TextEncoder().encode(JSON.stringify(prompt))].map(byte => 1 + (byte % (vocabSize - 1))),
+      choiceMaker: new ChoiceMaker({ endTokenIds: [END_TOKEN], tokenBytes: letterOf }, new SamplingScratch(vocabSize)),
+      contextTokens,
+      maxAttempts: 3,
+      reproducible: true,
+      ttftSloMs: undefined,
+      clock: () => Date.now(),
+      wake: () => this.loop.wake(),
+      onError: error => this.errors.push(error),
+    });
+    this.loop = new Loop({
+      engine: this.engine,
+      scheduler: this.scheduler,
+      publisher: this.publisher,
+      rates: new StepRates(),
+      find: sequenceId => this.generations.find(sequenceId),
+      runFailed: (sequenceIds, error) => this.generations.runFailed(sequenceIds, error),
+      reproducibleRows: 2,
+      itlSloMs: 150,
+      onStep: () => this.scheduler.check(),
+    });
+    this.#running = this.loop.run();
+  }
+
+  async submit(job: Job, attempt = 1): Promise<void> {
+    const taken: TakenJob = {
+      id: job.id,
+      data: job,
+      attempt,
+      complete: async () => void this.completed.push(job.id),
+      giveBack: async () => void this.givenBack.push(job.id),
+    };
+    await this.generations.submit(taken);
+  }
+
+  /** Resolves when the batcher holds no job and has told everything. */
+  async settled(): Promise<void> {
+    while (this.generations.count > 0) await new Promise(resolve => setTimeout(resolve, 1));
+    await this.publisher.idle();
+  }
+
+  eventsOf(jobId: string): TokenEvent[] {
+    return this.events.get(jobId) ?? [];
+  }
+
+  textOf(jobId: string, choice = 0): string {
+    return this.eventsOf(jobId).reduce((text, event) => (event.type === 'delta' && event.choice === choice ? text + event.text : text), '');
+  }
+
+  async close(): Promise<void> {
+    this.loop.stop();
+    await this.#running;
+    this.engine.close();
+  }
+
+  async #send(dispatches: readonly Dispatch[]): Promise<Standing[]> {
+    await new Promise(resolve => setImmediate(resolve));
+    if (this.failingSends > 0) {
+      this.failingSends -= 1;
+      throw new Error('the connection is gone');
+    }
+    return dispatches.map(({ recipient, events }) => {
+      const standing = this.standings.get(recipient.jobId) ?? 'ok';
+      if (standing !== 'fenced') this.events.set(recipient.jobId, [...this.eventsOf(recipient.jobId), ...structuredClone(events)]);
+      return standing;
+    });
+  }
+
+  async #claim(jobId: string): Promise<{ standing: Standing; events: TokenEvent[] }> {
+    return { standing: this.standings.get(jobId) ?? 'ok', events: this.eventsOf(jobId) };
+  }
+}
+
+/** Token 1 is 'a', 2 is 'b', and so on round the alphabet. */
+function letterOf(tokenId: number): Uint8Array {
+  return tokenId === END_TOKEN ? new Uint8Array() : Uint8Array.of(97 + ((tokenId - 1) % 26));
+}
+
+let jobCount = 0;
+
+export function makeJob(parts: Partial<Job> = {}): Job {
+  return {
+    version: 1,
+    id: `job-${++jobCount}`,
+    model: 'fake',
+    tenant: 'acme',
+    shard: '0',
+    prompt: { kind: 'tokens', tokenIds: [1, 2, 3, 4, 5] },
+    sampling: { temperature: 0 },
+    stopping: { maxTokens: 12, ignoreEos: true },
+    choiceCount: 1,
+    serviceClass: 'default',
+    submittedAt: Date.now(),
+    ...parts,
+  };
+}

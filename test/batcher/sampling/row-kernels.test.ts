@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { CounterRandom } from '../../../batcher/sampling/counter-random.ts';
+import { SamplingScratch } from '../../../batcher/sampling/sampling-scratch.ts';
+
+const logit = fc.oneof(
+  { weight: 8, arbitrary: fc.float({ min: -60, max: 60, noNaN: true }) },
+  fc.constantFrom(-Infinity, Number.NaN, 0, -0, -3e38),
+);
+const logits = fc.array(logit, { minLength: 1, maxLength: 1300 }).map(values => Float32Array.from([...values, 1]));
+
+function scanned(values: Float32Array) {
+  const { model } = new SamplingScratch(values.length);
+  model.load(values);
+  model.scan();
+  return model;
+}
+
+describe('RowKernels against plain loops', () => {
+  test('largest value and its lowest id', () => {
+    fc.assert(
+      fc.property(logits, values => {
+        const row = scanned(values);
+        const max = Math.max(...values.filter(value => !Number.isNaN(value)));
+        expect(row.max).toBe(Math.fround(max));
+        expect(row.argmax()).toBe(values.indexOf(max));
+      }),
+      { seed: 3 },
+    );
+  });
+
+  test('collect: every id within the bounds, ascending', () => {
+    fc.assert(
+      fc.property(
+        logits,
+        fc.float({ min: -50, max: 50, noNaN: true }),
+        fc.float({ min: 0, max: 40, noNaN: true }),
+        (values, least, width) => {
+          const row = scanned(values);
+          const below = Math.fround(least + width);
+          const expected = Array.from(values.keys()).filter(id => values[id]! >= least && values[id]! < below);
+          expect(Array.from(row.ids.subarray(0, row.collect(least, below)))).toEqual(expected);
+        },
+      ),
+      { seed: 4 },
+    );
+  });
+
+  test('weights and their sums', () => {
+    fc.assert(
+      fc.property(logits, fc.constantFrom(0.5, 1, 3.3), fc.float({ min: -50, max: 50, noNaN: true }), (values, inverse, least) => {
+        const row = scanned(values);
+        const distanceOf = (value: number): number => (row.max - value) * inverse;
+        const weightOf = (value: number): number => (distanceOf(value) < 40 ? Math.exp(-distanceOf(value)) : 0);
+        const total = row.weigh(inverse);
+        values.forEach((value, id) => {
+          if (Math.abs(distanceOf(value) - 40) < 1e-4) return;
+          expect(Math.abs(row.weights[id]! - weightOf(value))).toBeLessThanOrEqual(6e-6 * weightOf(value));
+        });
+        const sum = (predicate: (value: number) => boolean): number =>
+          values.filter(predicate).reduce((all, value) => all + weightOf(value), 0);
+        expect(total).toBeCloseTo(
+          sum(() => true),
+          4,
+        );
+        const distances = values.reduce((all, value) => all + (weightOf(value) > 0 ? weightOf(value) * (row.max - value) : 0), 0);
+        expect(row.sumDistances()).toBeCloseTo(distances, 3);
+        expect(row.sumAbove(least)).toBeCloseTo(
+          sum(value => value >= least),
+          4,
+        );
+      }),
+      { seed: 5 },
+    );
+  });
+
+  test.each([
+    { deviation: 3, temperature: 0.7 },
+    { deviation: 3, temperature: 1 },
+    { deviation: 3, temperature: 2 },
+    { deviation: 0.5, temperature: 1 },
+    { deviation: 0.01, temperature: 1 },
+  ])(
+    'total variation from the exact distribution stays under 1e-6: deviation $deviation, temperature $temperature',
+    ({ deviation, temperature }) => {
+      const random = new CounterRandom(11, 0);
+      const values = Float32Array.from({ length: 49_152 }, (_, i) => {
+        return deviation * Math.sqrt(-2 * Math.log(1 - random.at(2 * i))) * Math.cos(2 * Math.PI * random.at(2 * i + 1));
+      });
+      const row = scanned(values);
+      const total = row.weigh(1 / temperature);
+      const exact = Float64Array.from(values, value => Math.exp((value - row.max) / temperature));
+      const exactTotal = exact.reduce((sum, weight) => sum + weight, 0);
+      const difference = exact.reduce((sum, weight, id) => sum + Math.abs(weight / exactTotal - row.weights[id]! / total), 0) / 2;
+      expect(difference).toBeLessThan(1e-6);
+    },
+  );
+});
