@@ -4,10 +4,12 @@
  */
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { LeftoverProbe, residentBytes } from './leftovers.ts';
+import { LeftoverProbe, type Leftovers, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
-import { benchModel } from './model.ts';
+import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
+import type { Findings } from './report.ts';
+import { UsageError } from './settings.ts';
 import { type Stack, startStack } from './stack.ts';
 import { tokenSource } from './token-source.ts';
 
@@ -15,6 +17,8 @@ import { tokenSource } from './token-source.ts';
 const MEMORY_GROWTH_BAR = 1.05;
 /** Of the client's patience while nothing has come yet. */
 const EARLY_CUT_MS = 2_000;
+const PROMPT_COUNT = 20;
+const SAMPLE_MS = 500;
 
 export const abortBench = bench({
   settings: {
@@ -25,98 +29,117 @@ export const abortBench = bench({
     'max-tokens': { kind: 'count', default: 16, min: 2, max: 4096, help: 'tokens that each request generates' },
     seed: { kind: 'count', default: 1, min: 1, max: 0x7fffffff, help: 'of the random moments' },
   },
-  async run({ settings, progress, children }) {
-    if (settings.requests <= settings['warm-up']) throw new Error('--requests must be more than --warm-up');
-    const model = await benchModel(settings, progress);
-    const text = await readText();
-    const stack = await startStack({ model, threads: settings.threads, progress, children });
-    const probe = new LeftoverProbe(stack.redisUrl, model.name);
-    try {
-      const random = randomSource(settings.seed);
-      // The same few prompts of mixed length over and over, so that what a cache may hold is held after the warm-up.
-      const request = (index: number): Promise<StreamOutcome> =>
-        oneRequest(stack, {
-          content: passage(text, index % 20, 5 + 15 * (index % 5)),
-          maxTokens: settings['max-tokens'],
-          cut: index % 3 === 2 ? { early: random() < 0.5, place: random() } : undefined,
-        });
-      const outcomes: StreamOutcome[] = await inTurn(settings['warm-up'], settings.clients, request);
-      await probe.settled();
-      const lastingBefore = await probe.lastingKeys();
-      const residentBefore = await residentBytes(stack.batcherPid());
-      const residentSamples: number[] = [];
-      progress(`${settings['warm-up']} requests of warm-up done; resident ${mib(residentBefore)} MiB`);
-      const sampling = setInterval(
-        () =>
-          void residentBytes(stack.batcherPid()).then(
-            bytes => residentSamples.push(bytes),
-            () => undefined,
-          ),
-        500,
-      );
-      try {
-        const rest = settings.requests - settings['warm-up'];
-        outcomes.push(...(await inTurn(rest, settings.clients, index => request(index + settings['warm-up']))));
-      } finally {
-        clearInterval(sampling);
-      }
-      const left = await probe.settled();
-      const lastingAfter = await probe.lastingKeys();
-      const newKeys = [...lastingAfter].filter(key => !lastingBefore.has(key));
-      const residentAfter = await residentBytes(stack.batcherPid());
-      const faults = outcomes.flatMap(outcome => outcome.faults);
-      const cutCount = outcomes.filter(outcome => outcome.isCut).length;
-      const cutWithText = outcomes.filter(outcome => outcome.isCut && outcome.chunkTimes.length > 0).length;
-      for (const fault of new Set(faults)) progress(`fault: ${fault}`);
-      for (const key of newKeys) progress(`key without expiry: ${key}`);
-      const growth = residentAfter / residentBefore;
-      return {
-        title: `${settings.requests} requests, ${cutCount} cut by the client, through the whole path on ${model.name}`,
-        versions: model.versions,
-        tables: [
-          {
-            title: 'After the last request',
-            columns: ['', 'value'],
-            rows: [
-              ['ended whole', String(outcomes.length - cutCount)],
-              ['cut before the first text', String(cutCount - cutWithText)],
-              ['cut within the text', String(cutWithText)],
-              ['faults of streams that were not cut', String(faults.length)],
-              ['running rows', String(left.runningCount)],
-              ['sequences waiting in the batcher', String(left.waitingCount)],
-              ['jobs in Redis', String(left.jobCount)],
-              ['new keys without expiry', String(newKeys.length)],
-              ['resident MiB after warm-up', mib(residentBefore)],
-              ['resident MiB at most meanwhile', mib(Math.max(residentBefore, ...residentSamples))],
-              ['resident MiB at the end', mib(residentAfter)],
-            ],
-          },
-        ],
-        figures: {
-          requestCount: outcomes.length,
-          cutCount,
-          cutWithinTextCount: cutWithText,
-          faultCount: faults.length,
-          ...left,
-          newLastingKeyCount: newKeys.length,
-          residentBytes: { afterWarmUp: residentBefore, atEnd: residentAfter, growth },
-        },
-        bars: [
-          { name: 'faults of streams that were not cut', value: faults.length, relation: '=', limit: 0 },
-          { name: 'share of requests cut', value: cutCount / outcomes.length, relation: '>=', limit: 0.25 },
-          { name: 'running rows left', value: left.runningCount, relation: '=', limit: 0 },
-          { name: 'waiting sequences left', value: left.waitingCount, relation: '=', limit: 0 },
-          { name: 'jobs left in Redis', value: left.jobCount, relation: '=', limit: 0 },
-          { name: 'new keys without expiry', value: newKeys.length, relation: '=', limit: 0 },
-          { name: 'resident memory at the end over that after warm-up', value: growth, relation: '<=', limit: MEMORY_GROWTH_BAR },
-        ],
-      };
-    } finally {
-      await probe.close();
-      await stack.close();
-    }
+  async run(run) {
+    if (run.settings.requests <= run.settings['warm-up']) throw new UsageError('--requests must be more than --warm-up');
+    const model = await benchModel(run.settings, run.progress);
+    return findings(model, await measure(run, model));
   },
 });
+
+type AbortRun = Parameters<(typeof abortBench)['run']>[0];
+
+interface Measured {
+  outcomes: StreamOutcome[];
+  left: Leftovers;
+  /** Keys without expiry that were not there after the warm-up. */
+  newKeys: string[];
+  residentBytes: { afterWarmUp: number; atMost: number; atEnd: number };
+}
+
+async function measure({ settings, progress, children }: AbortRun, model: BenchModel): Promise<Measured> {
+  const text = await readText();
+  const stack = await startStack({ model, threads: settings.threads, progress, children });
+  const probe = new LeftoverProbe(stack.redisUrl, model.name);
+  const resident = () => residentBytes(stack.batcherPid());
+  const random = randomSource(settings.seed);
+  // The same few prompts of mixed length over and over, so that what a cache may hold is held after the warm-up.
+  const request = (index: number) =>
+    oneRequest(stack, {
+      content: passage(text, index % PROMPT_COUNT, 5 + 15 * (index % 5)),
+      maxTokens: settings['max-tokens'],
+      cut: index % 3 === 2 ? { early: random() < 0.5, place: random() } : undefined,
+    });
+  try {
+    const outcomes = await inTurn(settings['warm-up'], settings.clients, request);
+    await probe.settled();
+    const lastingBefore = await probe.lastingKeys();
+    const afterWarmUp = await resident();
+    progress(`${settings['warm-up']} requests of warm-up done; resident ${mib(afterWarmUp)} MiB`);
+    const samples = [afterWarmUp];
+    // A sample that cannot be taken (the batcher is being started again) shows at the end anyway.
+    const sampling = setInterval(
+      () =>
+        void resident().then(
+          bytes => samples.push(bytes),
+          () => undefined,
+        ),
+      SAMPLE_MS,
+    );
+    try {
+      const rest = settings.requests - settings['warm-up'];
+      outcomes.push(...(await inTurn(rest, settings.clients, index => request(index + settings['warm-up']))));
+    } finally {
+      clearInterval(sampling);
+    }
+    const left = await probe.settled();
+    const newKeys = [...(await probe.lastingKeys())].filter(key => !lastingBefore.has(key));
+    const atEnd = await resident();
+    for (const fault of new Set(outcomes.flatMap(outcome => outcome.faults))) progress(`fault: ${fault}`);
+    for (const key of newKeys) progress(`key without expiry: ${key}`);
+    return { outcomes, left, newKeys, residentBytes: { afterWarmUp, atMost: Math.max(...samples, atEnd), atEnd } };
+  } finally {
+    await probe.close();
+    await stack.close();
+  }
+}
+
+function findings(model: BenchModel, { outcomes, left, newKeys, residentBytes: resident }: Measured): Findings {
+  const faultCount = outcomes.flatMap(outcome => outcome.faults).length;
+  const cutCount = outcomes.filter(outcome => outcome.isCut).length;
+  const cutWithinTextCount = outcomes.filter(outcome => outcome.isCut && outcome.chunkTimes.length > 0).length;
+  const growth = resident.atEnd / resident.afterWarmUp;
+  return {
+    title: `${outcomes.length} requests, ${cutCount} of them cut by the client, through the whole path on ${model.name}`,
+    versions: model.versions,
+    tables: [
+      {
+        title: 'After the last request',
+        columns: ['', 'value'],
+        rows: [
+          ['ended whole', String(outcomes.length - cutCount)],
+          ['cut before the first text', String(cutCount - cutWithinTextCount)],
+          ['cut within the text', String(cutWithinTextCount)],
+          ['faults of streams that were not cut', String(faultCount)],
+          ['running rows', String(left.runningCount)],
+          ['sequences waiting in the batcher', String(left.waitingCount)],
+          ['jobs in Redis', String(left.jobCount)],
+          ['new keys without expiry', String(newKeys.length)],
+          ['resident MiB after warm-up', mib(resident.afterWarmUp)],
+          ['resident MiB at most', mib(resident.atMost)],
+          ['resident MiB at the end', mib(resident.atEnd)],
+        ],
+      },
+    ],
+    figures: {
+      requestCount: outcomes.length,
+      cutCount,
+      cutWithinTextCount,
+      faultCount,
+      ...left,
+      newLastingKeyCount: newKeys.length,
+      residentBytes: { ...resident, growth },
+    },
+    bars: [
+      { name: 'faults of streams that were not cut', value: faultCount, relation: '=', limit: 0 },
+      { name: 'share of requests cut', value: cutCount / outcomes.length, relation: '>=', limit: 0.25 },
+      { name: 'running rows left', value: left.runningCount, relation: '=', limit: 0 },
+      { name: 'waiting sequences left', value: left.waitingCount, relation: '=', limit: 0 },
+      { name: 'jobs left in Redis', value: left.jobCount, relation: '=', limit: 0 },
+      { name: 'new keys without expiry', value: newKeys.length, relation: '=', limit: 0 },
+      { name: 'resident memory at the end over that after warm-up', value: growth, relation: '<=', limit: MEMORY_GROWTH_BAR },
+    ],
+  };
+}
 
 interface RequestPlan {
   content: string;

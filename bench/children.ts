@@ -63,6 +63,7 @@ export class Children {
   /** Something that has started processes by itself and ends them by `close`, which may be called more than once. */
   adopt(close: () => Promise<void>): void {
     this.#closers.add(close);
+    if (this.#isEnding) void close();
   }
 
   async endAll(): Promise<void> {

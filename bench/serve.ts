@@ -7,8 +7,9 @@ import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import type { WorkloadPlan, WorkloadTimes } from './engine-workload.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
-import { benchModel, engineOptions } from './model.ts';
+import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import { passage, readText } from './passages.ts';
+import type { Findings } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 import { type Stack, startStack } from './stack.ts';
 import { type StreamFigures, streamFigures } from './stream-figures.ts';
@@ -24,95 +25,139 @@ export const serveBench = bench({
     'prompt-words': { kind: 'count', default: 70, min: 1, max: 4000, help: 'words of a prompt; 70 are about 120 tokens with the template' },
     'max-tokens': { kind: 'count', default: 48, min: 2, max: 4096, help: 'tokens that each request generates' },
   },
-  async run({ settings, progress, children }) {
-    const model = await benchModel(settings, progress);
-    const text = await readText();
-    const stack = await startStack({ model, threads: settings.threads, progress, children });
-    const program = new URL('./engine-workload.ts', import.meta.url).pathname;
-    const served: StreamFigures[] = [];
-    const alone: WorkloadTimes[] = [];
-    const faults: string[] = [];
-    try {
-      await burst(stack, settings.streams, index => body(passage(text, index, 1), WARM_UP_TOKENS));
-      for (let repetition = 0; repetition < settings.repetitions; repetition++) {
-        progress(`repetition ${repetition + 1} of ${settings.repetitions}: ${settings.streams} streams`);
-        const prompt = (index: number) => passage(text, (repetition + 1) * settings.streams + index, settings['prompt-words']);
-        const outcomes = await burst(stack, settings.streams, index => body(prompt(index), settings['max-tokens']));
-        const repetitionFaults = outcomes.flatMap(outcome => [...outcome.faults, ...lengthFaults(outcome, settings['max-tokens'])]);
-        faults.push(...repetitionFaults);
-        if (repetitionFaults.length > 0)
-          throw new Error(`streams did not end well: ${[...new Set(repetitionFaults)].slice(0, 5).join('; ')}`);
-        served.push(streamFigures(outcomes));
-        progress(`repetition ${repetition + 1} of ${settings.repetitions}: the engine alone`);
-        const plan: WorkloadPlan = {
-          engine: engineOptions(model, { threads: settings.threads, rowCount: settings.streams }),
-          requests: outcomes.map(({ usage }) => ({ promptTokens: usage!.promptTokens, cachedTokens: usage!.cachedTokens })),
-          completionTokens: settings['max-tokens'],
-        };
-        alone.push(JSON.parse((await children.run(process.execPath, [program, JSON.stringify(plan)])).stdout) as WorkloadTimes);
-      }
-    } finally {
-      await stack.close();
-    }
-    const over = (figure: (figures: StreamFigures) => number) => spreadOf(served.map(figure));
-    const engineOver = (figure: (times: WorkloadTimes) => number) => spreadOf(alone.map(figure));
-    const whole = { served: over(f => f.aggregateTokensPerSecond), engine: engineOver(t => t.aggregateTokensPerSecond) };
-    const allRunning = {
-      served: over(f => f.allRunningAggregateTokensPerSecond ?? 0),
-      engine: engineOver(t => t.decodeAggregateTokensPerSecond),
-    };
-    const latency = {
-      ttftMsP50: over(f => f.ttftMsP50),
-      ttftMsP99: over(f => f.ttftMsP99),
-      interTokenMsP50: over(f => f.interTokenMsP50),
-      interTokenMsP99: over(f => f.interTokenMsP99),
-    };
-    const perRequest = over(f => f.perRequestTokensPerSecondP50);
-    const share = ({ served: mine, engine }: { served: Spread; engine: Spread }) => mine.median / engine.median;
-    return {
-      title: `${settings.streams} simultaneous streams through the whole path on ${model.name}: median (minimum-maximum)`,
-      versions: model.versions,
-      tables: [
-        {
-          title: 'Aggregate tokens/s of all streams together',
-          columns: ['', 'whole path', 'engine alone', 'share'],
-          rows: [
-            ['whole run, prefill included', spreadText(whole.served), spreadText(whole.engine), share(whole).toFixed(2)],
-            ['while all streams run', spreadText(allRunning.served), spreadText(allRunning.engine), share(allRunning).toFixed(2)],
-          ],
-        },
-        {
-          title: 'One client',
-          columns: ['', 'value'],
-          rows: [
-            ['per-request tokens/s, p50', spreadText(perRequest)],
-            ['TTFT ms, p50', spreadText(latency.ttftMsP50, 0)],
-            ['TTFT ms, p99', spreadText(latency.ttftMsP99, 0)],
-            ['inter-token ms, p50', spreadText(latency.interTokenMsP50)],
-            ['inter-token ms, p99', spreadText(latency.interTokenMsP99)],
-          ],
-        },
-      ],
-      figures: {
-        wholeRun: { unit: 'aggregate tokens/s', wholePath: whole.served, engine: whole.engine, share: share(whole) },
-        allRunning: { unit: 'aggregate tokens/s', wholePath: allRunning.served, engine: allRunning.engine, share: share(allRunning) },
-        perRequestTokensPerSecondP50: perRequest,
-        ...latency,
-        streamFaults: faults.length,
-        promptTokensOfARequest: served[0]!.promptTokens / settings.streams,
-        cachedTokensOfARequest: served[0]!.cachedTokens / settings.streams,
-      },
-      bars: [
-        { name: 'streams that did not end with one finish_reason and [DONE]', value: faults.length, relation: '=', limit: 0 },
-        { name: 'aggregate of the whole run as a share of the engine', value: share(whole), relation: '>=', limit: SHARE_OF_ENGINE_BAR },
-        { name: 'aggregate while all run as a share of the engine', value: share(allRunning), relation: '>=', limit: SHARE_OF_ENGINE_BAR },
-      ],
-      notes: [
-        'the engine alone gets the same prompt lengths (less what the prefix cache gave), one prefill each, then all decode together; random tokens, no sampling',
-      ],
-    };
+  async run(run) {
+    const model = await benchModel(run.settings, run.progress);
+    const measured = await measure(run, model);
+    return findings(model, run.settings.streams, measured);
   },
 });
+
+type ServeRun = Parameters<(typeof serveBench)['run']>[0];
+
+interface Measured {
+  /** One entry a repetition in each. */
+  served: StreamFigures[];
+  alone: WorkloadTimes[];
+  /** Of streams, all repetitions. */
+  faults: string[];
+}
+
+async function measure({ settings, progress, children }: ServeRun, model: BenchModel): Promise<Measured> {
+  const measured: Measured = { served: [], alone: [], faults: [] };
+  const text = await readText();
+  const stack = await startStack({ model, threads: settings.threads, progress, children });
+  const program = new URL('./engine-workload.ts', import.meta.url).pathname;
+  try {
+    await burst(stack, settings.streams, index => body(passage(text, index, 1), WARM_UP_TOKENS));
+    for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
+      progress(`repetition ${repetition} of ${settings.repetitions}: ${settings.streams} streams`);
+      const prompt = (index: number) => passage(text, repetition * settings.streams + index, settings['prompt-words']);
+      const outcomes = await burst(stack, settings.streams, index => body(prompt(index), settings['max-tokens']));
+      const faults = outcomes.flatMap(outcome => faultsOf(outcome, settings['max-tokens']));
+      for (const fault of new Set(faults)) progress(`fault: ${fault}`);
+      measured.faults.push(...faults);
+      const good = outcomes.filter(outcome => faultsOf(outcome, settings['max-tokens']).length === 0);
+      if (good.length === 0) throw new Error('no stream ended well');
+      measured.served.push(streamFigures(good));
+      progress(`repetition ${repetition} of ${settings.repetitions}: the engine alone`);
+      const plan: WorkloadPlan = {
+        engine: engineOptions(model, { threads: settings.threads, rowCount: good.length }),
+        requests: good.map(({ usage }) => ({ promptTokens: usage!.promptTokens, cachedTokens: usage!.cachedTokens })),
+        completionTokens: settings['max-tokens'],
+      };
+      measured.alone.push(JSON.parse((await children.run(process.execPath, [program, JSON.stringify(plan)])).stdout) as WorkloadTimes);
+    }
+  } finally {
+    await stack.close();
+  }
+  return measured;
+}
+
+interface Share {
+  wholePath: Spread;
+  engine: Spread;
+  /** Of the repetitions' own shares. */
+  share: Spread;
+}
+
+function findings(model: BenchModel, streamCount: number, { served, alone, faults }: Measured): Findings {
+  const shareOf = (mine: (figures: StreamFigures) => number, engine: (times: WorkloadTimes) => number): Share => ({
+    wholePath: spreadOf(served.map(mine)),
+    engine: spreadOf(alone.map(engine)),
+    share: spreadOf(served.map((figures, repetition) => mine(figures) / engine(alone[repetition]!))),
+  });
+  const wholeRun = shareOf(
+    figures => figures.aggregateTokensPerSecond,
+    times => times.aggregateTokensPerSecond,
+  );
+  // Zero, and so a failed bar, when the streams never ran all at once.
+  const allRunning = shareOf(
+    figures => figures.allRunningAggregateTokensPerSecond ?? 0,
+    times => times.decodeAggregateTokensPerSecond,
+  );
+  const over = (figure: (figures: StreamFigures) => number) => spreadOf(served.map(figure));
+  const client = {
+    perRequestTokensPerSecondP50: over(figures => figures.perRequestTokensPerSecondP50),
+    ttftMsP50: over(figures => figures.ttftMsP50),
+    ttftMsP99: over(figures => figures.ttftMsP99),
+    interTokenMsP50: over(figures => figures.interTokenMsP50),
+    interTokenMsP99: over(figures => figures.interTokenMsP99),
+  };
+  const shareRow = (label: string, { wholePath, engine, share }: Share) => [
+    label,
+    spreadText(wholePath),
+    spreadText(engine),
+    spreadText(share, 2),
+  ];
+  return {
+    title: `${streamCount} simultaneous streams through the whole path on ${model.name}; median (minimum-maximum)`,
+    versions: model.versions,
+    tables: [
+      {
+        title: 'Aggregate tokens/s of all streams together',
+        columns: ['', 'whole path', 'engine alone', 'share'],
+        rows: [shareRow('whole run, prefill included', wholeRun), shareRow('while all streams run', allRunning)],
+      },
+      {
+        title: 'One client',
+        columns: ['', 'value'],
+        rows: [
+          ['per-request tokens/s, p50', spreadText(client.perRequestTokensPerSecondP50)],
+          ['TTFT ms, p50', spreadText(client.ttftMsP50, 0)],
+          ['TTFT ms, p99', spreadText(client.ttftMsP99, 0)],
+          ['inter-token ms, p50', spreadText(client.interTokenMsP50)],
+          ['inter-token ms, p99', spreadText(client.interTokenMsP99)],
+        ],
+      },
+    ],
+    figures: {
+      wholeRun: { unit: 'aggregate tokens/s', ...wholeRun },
+      allRunning: { unit: 'aggregate tokens/s', ...allRunning },
+      ...client,
+      streamFaultCount: faults.length,
+      promptTokensPerRequest: over(figures => figures.promptTokens / figures.streamCount),
+      cachedTokensPerRequest: over(figures => figures.cachedTokens / figures.streamCount),
+    },
+    bars: [
+      { name: 'faults of streams (one finish_reason, one [DONE], full length)', value: faults.length, relation: '=', limit: 0 },
+      {
+        name: 'aggregate of the whole run as a share of the engine',
+        value: wholeRun.share.median,
+        relation: '>=',
+        limit: SHARE_OF_ENGINE_BAR,
+      },
+      {
+        name: 'aggregate while all run as a share of the engine',
+        value: allRunning.share.median,
+        relation: '>=',
+        limit: SHARE_OF_ENGINE_BAR,
+      },
+    ],
+    notes: [
+      'the engine alone gets the same prompt lengths, less what the prefix cache gave: one prefill each, then all decode together; random tokens, no sampling',
+    ],
+  };
+}
 
 function burst(stack: Stack, count: number, bodyOf: (index: number) => Record<string, unknown>): Promise<StreamOutcome[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => streamChat(stack.target, { body: bodyOf(index) })));
@@ -123,8 +168,8 @@ function body(content: string, maxTokens: number): Record<string, unknown> {
 }
 
 /** With ignore_eos every stream runs to its bound. */
-function lengthFaults({ usage, faults, finishReasons, chunkTimes }: StreamOutcome, maxTokens: number): string[] {
-  if (faults.length > 0) return [];
+function faultsOf({ usage, faults, finishReasons, chunkTimes }: StreamOutcome, maxTokens: number): string[] {
+  if (faults.length > 0) return faults;
   if (usage?.completionTokens !== maxTokens) return [`${usage?.completionTokens} completion tokens instead of ${maxTokens}`];
   if (finishReasons[0] !== 'length') return [`finish_reason ${finishReasons[0]} instead of length`];
   return chunkTimes.length === 0 ? ['no text'] : [];

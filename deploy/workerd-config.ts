@@ -68,6 +68,8 @@ const gateway :Workerd.Worker = (
 
 /** A Cap'n Proto text literal: C's escapes, bytes above ASCII as they are. */
 function text(value: string): string {
-  const escaped = value.replace(/[\\"]/g, '\\$&').replace(/[\x00-\x1f\x7f]/g, char => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
+  const escaped = value
+    .replace(/[\\"]/g, '\\$&')
+    .replace(/[\x00-\x1f\x7f]/g, char => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
   return `"${escaped}"`;
 }

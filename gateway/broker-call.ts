@@ -35,7 +35,11 @@ export function anyShard(settings: Pick<Settings, 'instance'>): string {
 }
 
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
-export async function callBroker(env: Env, shard: string, call: { path: '/relay' | '/models' | '/ready'; body?: RelayRequest }): Promise<Response> {
+export async function callBroker(
+  env: Env,
+  shard: string,
+  call: { path: '/relay' | '/models' | '/ready'; body?: RelayRequest },
+): Promise<Response> {
   try {
     const stub = env.BROKER.get(env.BROKER.idFromName(shard));
     const reply = await stub.fetch(ORIGIN + call.path, call.body === undefined ? {} : { method: 'POST', body: JSON.stringify(call.body) });

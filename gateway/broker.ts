@@ -222,7 +222,9 @@ export class Broker extends DurableObject<Env> {
       const isWaiting = entry.relay.phase === 'waiting';
       if (entry.relay.silenceMs(now) <= (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) continue;
       const error = isWaiting
-        ? new ApiError('no_batcher', `No batcher took the request within ${queueTimeoutMs} ms.`, { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS })
+        ? new ApiError('no_batcher', `No batcher took the request within ${queueTimeoutMs} ms.`, {
+            retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS,
+          })
         : new ApiError('generation_failed', `The batcher has been silent for ${silenceTimeoutMs} ms.`);
       entry.relay.fail(error, now);
       this.#settle(entry, 'withdraw');

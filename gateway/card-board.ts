@@ -77,7 +77,11 @@ export function servedModels(cards: readonly BatcherCard[], now: number): Served
  * The model that a client means. Throws `model_not_found` for a name that no batcher has, `no_batcher` for a model that is known
  * and not served now, or while nothing is served at all.
  */
-export function findModel(cards: readonly BatcherCard[], asked: string, options: { defaultModel: string | undefined; now: number }): ServedModel {
+export function findModel(
+  cards: readonly BatcherCard[],
+  asked: string,
+  options: { defaultModel: string | undefined; now: number },
+): ServedModel {
   const models = servedModels(cards, options.now);
   const name = asked === DEFAULT_ALIAS ? (options.defaultModel ?? models[0]?.name) : asked;
   const model = models.find(served => served.name === name);

@@ -3,8 +3,8 @@
  * Fields of OpenAI's contract whose function is missing here are refused by name; fields that nobody knows are left alone.
  */
 import { z } from 'zod';
-import type { ChatMessage, Job, Sampling, ServiceClass, Stopping } from '../shared/job.ts';
 import { ApiError } from '../shared/errors.ts';
+import type { ChatMessage, Job, Sampling, ServiceClass, Stopping } from '../shared/job.ts';
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 
@@ -110,7 +110,9 @@ const ChatBody = z
     frequency_penalty: z.number().min(-2).max(2).nullish(),
     logit_bias: z
       .record(z.string().regex(/^\d{1,9}$/, 'keys must be token ids'), z.number().min(-100).max(100))
-      .refine(bias => Object.keys(bias).length <= MAX_BIASED_TOKENS, { message: `'logit_bias' may name at most ${MAX_BIASED_TOKENS} tokens.` })
+      .refine(bias => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
+        message: `'logit_bias' may name at most ${MAX_BIASED_TOKENS} tokens.`,
+      })
       .nullish(),
     seed: z.int().nullish(),
     logprobs: z.boolean().nullish(),
@@ -158,7 +160,11 @@ const ChatBody = z
       complain('tool_choice', "'tool_choice' is not supported.", 'unsupported_parameter');
     }
     if (typeof body.response_format?.type === 'string' && body.response_format.type !== 'text') {
-      complain('response_format', `A 'response_format' of type '${body.response_format.type.slice(0, 64)}' is not supported.`, 'unsupported_parameter');
+      complain(
+        'response_format',
+        `A 'response_format' of type '${body.response_format.type.slice(0, 64)}' is not supported.`,
+        'unsupported_parameter',
+      );
     }
     if (body.modalities?.some(modality => modality !== 'text')) {
       complain('modalities', "Only the modality 'text' is supported.", 'unsupported_parameter');
@@ -210,7 +216,9 @@ function checkToolMessages(messages: readonly ChatMessage[]): void {
     for (const call of message.toolCalls ?? []) callIds.add(call.id);
     if (message.role !== 'tool' || callIds.has(message.toolCallId!)) continue;
     const param = `messages[${index}].tool_call_id`;
-    throw new ApiError('invalid_value', `Invalid value for '${param}': no earlier assistant message has a tool call of this id.`, { param });
+    throw new ApiError('invalid_value', `Invalid value for '${param}': no earlier assistant message has a tool call of this id.`, {
+      param,
+    });
   }
 }
 
@@ -271,5 +279,8 @@ function unsupported(field: string) {
   return z
     .unknown()
     .optional()
-    .refine(value => value === undefined || value === null, { message: `'${field}' is not supported.`, ...custom('unsupported_parameter') });
+    .refine(value => value === undefined || value === null, {
+      message: `'${field}' is not supported.`,
+      ...custom('unsupported_parameter'),
+    });
 }

@@ -63,7 +63,9 @@ function complaint(issue: Exclude<Issue, { code: 'custom' }>): string {
     case 'invalid_value':
       return `expected ${oneOf(issue.values)}, but got ${shown(issue.input)}.`;
     case 'invalid_union':
-      return issue.discriminator === undefined ? `${issue.message}.` : `${shown(fieldOf(issue.input, issue.discriminator))} is not supported.`;
+      return issue.discriminator === undefined
+        ? `${issue.message}.`
+        : `${shown(fieldOf(issue.input, issue.discriminator))} is not supported.`;
     case 'too_small':
       return `${measure(issue.origin)} must be ${issue.inclusive === false ? 'above' : 'at least'} ${issue.minimum}.`;
     case 'too_big':

@@ -15,7 +15,9 @@ export interface LogVariables {
 /** A client's own id is kept when it is short and harmless to logs. */
 const CLIENT_ID = /^[\w.:-]{1,128}$/;
 
-export function requestLog(settings: Settings): MiddlewareHandler<{ Variables: RequestIdVariables & LogVariables & Partial<CallerVariables> }> {
+export function requestLog(
+  settings: Settings,
+): MiddlewareHandler<{ Variables: RequestIdVariables & LogVariables & Partial<CallerVariables> }> {
   return async function logRequest(c, next) {
     const startedAt = Date.now();
     const given = c.req.header('x-request-id');

@@ -94,7 +94,15 @@ export class StreamTail {
     const { promise: late, resolve } = Promise.withResolvers<'late'>();
     const timer = setTimeout(() => resolve('late'), BLOCK_MS + GRACE_MS);
     try {
-      const reply = this.#options.link.client.xread('COUNT', BATCH_ENTRIES, 'BLOCK', BLOCK_MS, 'STREAMS', this.#options.key, this.#position);
+      const reply = this.#options.link.client.xread(
+        'COUNT',
+        BATCH_ENTRIES,
+        'BLOCK',
+        BLOCK_MS,
+        'STREAMS',
+        this.#options.key,
+        this.#position,
+      );
       reply.catch(() => undefined);
       return await Promise.race([reply, late]);
     } finally {

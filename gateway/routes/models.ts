@@ -24,7 +24,8 @@ export function retrieveModel(settings: Settings) {
     const asked = c.req.param('id') ?? '';
     const name = asked === 'default' ? (settings.defaultModel ?? served[0]?.name) : asked;
     const found = served.find(candidate => candidate.name === name);
-    if (found === undefined) throw new ApiError('model_not_found', `The model '${asked.slice(0, 128)}' does not exist.`, { param: 'model' });
+    if (found === undefined)
+      throw new ApiError('model_not_found', `The model '${asked.slice(0, 128)}' does not exist.`, { param: 'model' });
     return c.json(modelOut(found));
   };
 }

@@ -1,10 +1,13 @@
 /** Admission: what is refused, with which status, code and param, and that nothing of it reaches the queue. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ErrorReply, scripted, type Stack, startStack } from './stack.ts';
+import { type ErrorReply, type Stack, scripted, startStack } from './stack.ts';
 
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ contextTokens: 2_000, bindings: { SLUICE_MAX_BODY_BYTES: '100000', SLUICE_MAX_MESSAGES: '50', SLUICE_MAX_JSON_DEPTH: '16' } });
+  stack = await startStack({
+    contextTokens: 2_000,
+    bindings: { SLUICE_MAX_BODY_BYTES: '100000', SLUICE_MAX_MESSAGES: '50', SLUICE_MAX_JSON_DEPTH: '16' },
+  });
 });
 afterAll(() => stack.stop());
 
@@ -41,16 +44,57 @@ const REFUSALS: [string, unknown, number, string, string | null][] = [
   ['content without a part', { ...ok, messages: [{ role: 'user', content: [] }] }, 400, 'invalid_value', 'messages[0].content'],
   [
     'an image',
-    { ...ok, messages: [{ role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'image_url', image_url: { url: 'data:' } }] }] },
+    {
+      ...ok,
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'a' },
+            { type: 'image_url', image_url: { url: 'data:' } },
+          ],
+        },
+      ],
+    },
     400,
     'unsupported_parameter',
     'messages[0].content[1]',
   ],
-  ['a part without text', { ...ok, messages: [{ role: 'user', content: [{ type: 'text' }] }] }, 400, 'missing_required_parameter', 'messages[0].content[0].text'],
-  ['assistant null without calls', { ...ok, messages: [...hi, { role: 'assistant', content: null }] }, 400, 'invalid_value', 'messages[1].content'],
-  ['a tool answer to nothing', { ...ok, messages: [...hi, { role: 'tool', tool_call_id: 'c', content: '4' }] }, 400, 'invalid_value', 'messages[1].tool_call_id'],
-  ['case 40: temperature 1e999', '{"model":"default","messages":[{"role":"user","content":"hi"}],"temperature":1e999}', 400, 'invalid_value', 'temperature'],
-  ['case 40: temperature NaN', '{"model":"default","messages":[{"role":"user","content":"hi"}],"temperature":NaN}', 400, 'invalid_json', 'temperature'],
+  [
+    'a part without text',
+    { ...ok, messages: [{ role: 'user', content: [{ type: 'text' }] }] },
+    400,
+    'missing_required_parameter',
+    'messages[0].content[0].text',
+  ],
+  [
+    'assistant null without calls',
+    { ...ok, messages: [...hi, { role: 'assistant', content: null }] },
+    400,
+    'invalid_value',
+    'messages[1].content',
+  ],
+  [
+    'a tool answer to nothing',
+    { ...ok, messages: [...hi, { role: 'tool', tool_call_id: 'c', content: '4' }] },
+    400,
+    'invalid_value',
+    'messages[1].tool_call_id',
+  ],
+  [
+    'case 40: temperature 1e999',
+    '{"model":"default","messages":[{"role":"user","content":"hi"}],"temperature":1e999}',
+    400,
+    'invalid_value',
+    'temperature',
+  ],
+  [
+    'case 40: temperature NaN',
+    '{"model":"default","messages":[{"role":"user","content":"hi"}],"temperature":NaN}',
+    400,
+    'invalid_json',
+    'temperature',
+  ],
   ['case 40: temperature -1', { ...ok, temperature: -1 }, 400, 'invalid_value', 'temperature'],
   ['case 40: temperature 2.1', { ...ok, temperature: 2.1 }, 400, 'invalid_value', 'temperature'],
   ['case 40: temperature "hot"', { ...ok, temperature: 'hot' }, 400, 'invalid_value', 'temperature'],
@@ -60,7 +104,13 @@ const REFUSALS: [string, unknown, number, string, string | null][] = [
   ['min_p 2', { ...ok, min_p: 2 }, 400, 'invalid_value', 'min_p'],
   ['top_k 1.5', { ...ok, top_k: 1.5 }, 400, 'invalid_value', 'top_k'],
   ['presence_penalty 3', { ...ok, presence_penalty: 3 }, 400, 'invalid_value', 'presence_penalty'],
-  ['frequency_penalty -1e999', '{"model":"default","messages":[{"role":"user","content":"hi"}],"frequency_penalty":-1e999}', 400, 'invalid_value', 'frequency_penalty'],
+  [
+    'frequency_penalty -1e999',
+    '{"model":"default","messages":[{"role":"user","content":"hi"}],"frequency_penalty":-1e999}',
+    400,
+    'invalid_value',
+    'frequency_penalty',
+  ],
   ['repetition_penalty 0', { ...ok, repetition_penalty: 0 }, 400, 'invalid_value', 'repetition_penalty'],
   ['seed 1.5', { ...ok, seed: 1.5 }, 400, 'invalid_value', 'seed'],
   ['seed out of range', { ...ok, seed: 1e300 }, 400, 'invalid_value', 'seed'],
@@ -92,7 +142,13 @@ const REFUSALS: [string, unknown, number, string, string | null][] = [
 describe('refused', () => {
   test.each(REFUSALS)('%s', async (_, body, status, code, param) => {
     const before = stack.source.taken.length;
-    for (const streamed of typeof body === 'object' && body !== null && !(body instanceof Uint8Array) && !('stream' in body) && !('stream_options' in body) ? [false, true] : [undefined]) {
+    for (const streamed of typeof body === 'object' &&
+    body !== null &&
+    !(body instanceof Uint8Array) &&
+    !('stream' in body) &&
+    !('stream_options' in body)
+      ? [false, true]
+      : [undefined]) {
       const response = await stack.post(streamed === undefined ? body : { ...(body as object), stream: streamed });
       expect(response.headers.get('content-type')).toBe('application/json');
       const reply = (await response.json()) as ErrorReply;
@@ -114,7 +170,32 @@ const twoParts = [
 
 /** name, body, what the job must hold */
 const ACCEPTED: [string, Record<string, unknown>, Record<string, unknown>][] = [
-  ['nulls everywhere', { ...ok, temperature: null, top_p: null, n: null, stop: null, max_tokens: null, max_completion_tokens: null, seed: null, logit_bias: null, logprobs: null, top_logprobs: null, stream: null, stream_options: null, tools: null, tool_choice: null, response_format: null, audio: null, functions: null, user: null, service_tier: null }, { stopping: {}, sampling: { temperature: 1 }, choiceCount: 1, serviceClass: 'default' }],
+  [
+    'nulls everywhere',
+    {
+      ...ok,
+      temperature: null,
+      top_p: null,
+      n: null,
+      stop: null,
+      max_tokens: null,
+      max_completion_tokens: null,
+      seed: null,
+      logit_bias: null,
+      logprobs: null,
+      top_logprobs: null,
+      stream: null,
+      stream_options: null,
+      tools: null,
+      tool_choice: null,
+      response_format: null,
+      audio: null,
+      functions: null,
+      user: null,
+      service_tier: null,
+    },
+    { stopping: {}, sampling: { temperature: 1 }, choiceCount: 1, serviceClass: 'default' },
+  ],
   ['case 19: stop []', { ...ok, stop: [] }, { stopping: {} }],
   ['case 59: max_tokens null', { ...ok, temperature: 0, max_tokens: null }, { stopping: {}, sampling: { temperature: 0 } }],
   ['max_completion_tokens wins', { ...ok, max_tokens: 3, max_completion_tokens: 4 }, { stopping: { maxTokens: 4 } }],
@@ -122,26 +203,99 @@ const ACCEPTED: [string, Record<string, unknown>, Record<string, unknown>][] = [
   ['case 15: logprobs without a count', { ...ok, logprobs: true }, { sampling: { temperature: 1, topLogprobs: 0 } }],
   [
     'every knob',
-    { ...ok, temperature: 0.5, top_p: 0.9, top_k: 40, min_p: 0.05, typical_p: 0.9, presence_penalty: 1, frequency_penalty: -1, repetition_penalty: 1.1, seed: -7, logit_bias: { 5: -100 }, logprobs: true, top_logprobs: 3, min_tokens: 1, ignore_eos: true },
-    { sampling: { temperature: 0.5, topP: 0.9, topK: 40, minP: 0.05, typicalP: 0.9, presencePenalty: 1, frequencyPenalty: -1, repetitionPenalty: 1.1, seed: -7, logitBias: { 5: -100 }, topLogprobs: 3 }, stopping: { minTokens: 1, ignoreEos: true } },
+    {
+      ...ok,
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 40,
+      min_p: 0.05,
+      typical_p: 0.9,
+      presence_penalty: 1,
+      frequency_penalty: -1,
+      repetition_penalty: 1.1,
+      seed: -7,
+      logit_bias: { 5: -100 },
+      logprobs: true,
+      top_logprobs: 3,
+      min_tokens: 1,
+      ignore_eos: true,
+    },
+    {
+      sampling: {
+        temperature: 0.5,
+        topP: 0.9,
+        topK: 40,
+        minP: 0.05,
+        typicalP: 0.9,
+        presencePenalty: 1,
+        frequencyPenalty: -1,
+        repetitionPenalty: 1.1,
+        seed: -7,
+        logitBias: { 5: -100 },
+        topLogprobs: 3,
+      },
+      stopping: { minTokens: 1, ignoreEos: true },
+    },
   ],
   ['top_k -1 means all', { ...ok, top_k: -1 }, { sampling: { temperature: 1 } }],
   ['service tiers', { ...ok, service_tier: 'flex' }, { serviceClass: 'flex' }],
-  ['fields without effect', { ...ok, store: true, metadata: { a: 'b' }, user: 'u', parallel_tool_calls: false, tools: [], tool_choice: 'auto', modalities: ['text'], response_format: { type: 'text' } }, { stopping: {} }],
+  [
+    'fields without effect',
+    {
+      ...ok,
+      store: true,
+      metadata: { a: 'b' },
+      user: 'u',
+      parallel_tool_calls: false,
+      tools: [],
+      tool_choice: 'auto',
+      modalities: ['text'],
+      response_format: { type: 'text' },
+    },
+    { stopping: {} },
+  ],
   ['a field that nobody knows', { ...ok, cache_salt: 'theirs' }, { stopping: {} }],
   [
     'case 11: parts for every role',
     { ...ok, messages: ['system', 'user', 'assistant'].map(role => ({ role, content: twoParts })) },
     { prompt: { kind: 'chat', messages: ['system', 'user', 'assistant'].map(role => ({ role, content: 'You are helpful.' })) } },
   ],
-  ['developer is system', { ...ok, messages: [{ role: 'developer', content: 'be brief' }, ...hi] }, { prompt: { kind: 'chat', messages: [{ role: 'system', content: 'be brief' }, ...hi] } }],
+  [
+    'developer is system',
+    { ...ok, messages: [{ role: 'developer', content: 'be brief' }, ...hi] },
+    { prompt: { kind: 'chat', messages: [{ role: 'system', content: 'be brief' }, ...hi] } },
+  ],
   [
     'case 29: a call with content null and its answer',
-    { ...ok, messages: [...hi, { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] }, { role: 'tool', tool_call_id: 'c1', content: '42' }] },
-    { prompt: { kind: 'chat', messages: [...hi, { role: 'assistant', content: null, toolCalls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] }, { role: 'tool', content: '42', toolCallId: 'c1' }] } },
+    {
+      ...ok,
+      messages: [
+        ...hi,
+        { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] },
+        { role: 'tool', tool_call_id: 'c1', content: '42' },
+      ],
+    },
+    {
+      prompt: {
+        kind: 'chat',
+        messages: [
+          ...hi,
+          { role: 'assistant', content: null, toolCalls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] },
+          { role: 'tool', content: '42', toolCallId: 'c1' },
+        ],
+      },
+    },
   ],
-  ['case 31: roles in any order', { ...ok, messages: [{ role: 'assistant', content: 'a' }, ...hi, ...hi, { role: 'system', content: 's' }] }, { choiceCount: 1 }],
-  ['a lone surrogate', { ...ok, messages: [{ role: 'user', content: 'a\ud800b' }] }, { prompt: { kind: 'chat', messages: [{ role: 'user', content: 'a\ufffdb' }] } }],
+  [
+    'case 31: roles in any order',
+    { ...ok, messages: [{ role: 'assistant', content: 'a' }, ...hi, ...hi, { role: 'system', content: 's' }] },
+    { choiceCount: 1 },
+  ],
+  [
+    'a lone surrogate',
+    { ...ok, messages: [{ role: 'user', content: 'a\ud800b' }] },
+    { prompt: { kind: 'chat', messages: [{ role: 'user', content: 'a\ufffdb' }] } },
+  ],
 ];
 
 describe('accepted', () => {
@@ -204,7 +358,11 @@ describe('keys', () => {
   test('case 30: a preflight needs no key', async () => {
     const response = await fetch(`${stack.gateway.url}/v1/chat/completions`, {
       method: 'OPTIONS',
-      headers: { origin: 'http://page.example', 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,x-stainless-os' },
+      headers: {
+        origin: 'http://page.example',
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'authorization,x-stainless-os',
+      },
     });
     expect(response.status).toBe(204);
     expect(response.headers.get('access-control-allow-origin')).toBe('*');
@@ -214,11 +372,18 @@ describe('keys', () => {
 });
 
 describe('other routes', () => {
-  const get = (path: string, init: RequestInit = {}) => fetch(stack.gateway.url + path, { headers: { authorization: `Bearer ${stack.gateway.key}` }, ...init });
+  const get = (path: string, init: RequestInit = {}) =>
+    fetch(stack.gateway.url + path, { headers: { authorization: `Bearer ${stack.gateway.key}` }, ...init });
 
   test('models', async () => {
-    const list = (await (await get('/v1/models')).json()) as { object: string; data: { id: string; object: string; created: number; owned_by: string }[] };
-    expect(list).toMatchObject({ object: 'list', data: [{ id: 'test-model', object: 'model', owned_by: 'sluice', context_length: 2_000 }] });
+    const list = (await (await get('/v1/models')).json()) as {
+      object: string;
+      data: { id: string; object: string; created: number; owned_by: string }[];
+    };
+    expect(list).toMatchObject({
+      object: 'list',
+      data: [{ id: 'test-model', object: 'model', owned_by: 'sluice', context_length: 2_000 }],
+    });
     expect(Number.isInteger(list.data[0]!.created)).toBe(true);
     expect(await (await get('/v1/models/test-model')).json()).toEqual(list.data[0]);
     expect(await (await get('/v1/models/default')).json()).toEqual(list.data[0]);

@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chunksOf, readSse, textOf } from './sse-client.ts';
-import { type ErrorReply, eventually, scripted, type Stack, startStack } from './stack.ts';
+import { type ErrorReply, eventually, type Stack, scripted, startStack } from './stack.ts';
 
 let stack: Stack;
 beforeAll(async () => {
@@ -72,13 +72,17 @@ describe('cases 46 and 48: a client that leaves', () => {
   test('before the request is whole', async () => {
     const socket = connect(stack.gateway.port, '127.0.0.1');
     await new Promise(resolve => socket.once('connect', resolve));
-    socket.write(`POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${stack.gateway.key}\r\ncontent-length: 500\r\n\r\n{"model"`);
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${stack.gateway.key}\r\ncontent-length: 500\r\n\r\n{"model"`,
+    );
     socket.destroy();
     expect(await ask()).toBe('ab');
   });
 
   test('many at random: no job and no row is left', async () => {
-    const clients = await Promise.all(Array.from({ length: 40 }, (_, index) => open(scripted({ ...endless, stepMs: index % 7 }, { stream: index % 2 === 0 }))));
+    const clients = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => open(scripted({ ...endless, stepMs: index % 7 }, { stream: index % 2 === 0 }))),
+    );
     for (const [index, client] of clients.entries()) {
       await new Promise(resolve => setTimeout(resolve, (index * 7) % 31));
       client.destroy();
@@ -113,12 +117,18 @@ describe('case 42: Redis goes and comes back', () => {
     const refused = await stack.post(scripted({ pieces: ['a'] }));
     expect(refused.status).toBe(503);
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
-    expect(((await refused.json()) as ErrorReply).error).toMatchObject({ code: 'dependency_unavailable', type: 'service_unavailable', param: null });
+    expect(((await refused.json()) as ErrorReply).error).toMatchObject({
+      code: 'dependency_unavailable',
+      type: 'service_unavailable',
+      param: null,
+    });
     expect((await fetch(`${stack.gateway.url}/ready`)).status).toBe(503);
     expect((await fetch(`${stack.gateway.url}/health`)).status).toBe(200);
     await stack.redis.resume();
     expect(textOf(chunksOf(await readSse(await running)))).toBe('one two three four');
-    expect(((await (await whole).json()) as { choices: { message: { content: string } }[] }).choices[0]!.message.content).toBe('one two three four');
+    expect(((await (await whole).json()) as { choices: { message: { content: string } }[] }).choices[0]!.message.content).toBe(
+      'one two three four',
+    );
     await eventually('new requests to be served', async () => (await stack.post(scripted({ pieces: ['a'] }))).status === 200);
     expect(await ask()).toBe('ab');
   });
@@ -129,19 +139,29 @@ describe('case 42: Redis goes and comes back', () => {
     await eventually('the job to be queued', async () => (await queued()) === 1);
     await stack.redis.halt();
     client.destroy();
-    await eventually('the leaving to be seen', () => stack.gateway.output().trimEnd().split('\n').slice(-3).join('').includes('"why":"left"'));
+    await eventually('the leaving to be seen', () =>
+      stack.gateway.output().trimEnd().split('\n').slice(-3).join('').includes('"why":"left"'),
+    );
     await stack.redis.resume();
     await eventually('the job to be removed', async () => (await queued().catch(() => 1)) === 0);
   });
 });
 
 test('500 streams at once, each whole', async () => {
-  const source = await import('./token-source.ts').then(module => module.startTokenSource({ redisUrl: stack.redis.url, model: 'wide', rowCount: 500 }));
+  const source = await import('./token-source.ts').then(module =>
+    module.startTokenSource({ redisUrl: stack.redis.url, model: 'wide', rowCount: 500 }),
+  );
   try {
-    await eventually('the model to be known', async () => (await stack.post({ model: 'wide', messages: [{ role: 'user', content: 'a' }] })).status === 200);
+    await eventually(
+      'the model to be known',
+      async () => (await stack.post({ model: 'wide', messages: [{ role: 'user', content: 'a' }] })).status === 200,
+    );
     const texts = await Promise.all(
       Array.from({ length: 500 }, async (_, index) => {
-        const response = await stack.post({ ...scripted({ pieces: [`${index} `, 'b ', 'c'], stepMs: 5 }, { stream: true }), model: 'wide' });
+        const response = await stack.post({
+          ...scripted({ pieces: [`${index} `, 'b ', 'c'], stepMs: 5 }, { stream: true }),
+          model: 'wide',
+        });
         return textOf(chunksOf(await readSse(response)));
       }),
     );

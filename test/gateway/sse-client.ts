@@ -43,7 +43,8 @@ export function parseSse(text: string): SseStream {
 
 /** Throws for a reply that is no stream of events. */
 export async function readSse(response: Response): Promise<SseStream> {
-  if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw new Error(`${response.status} ${await response.text()}`);
+  if (!response.headers.get('content-type')?.startsWith('text/event-stream'))
+    throw new Error(`${response.status} ${await response.text()}`);
   return parseSse(new TextDecoder('utf-8', { fatal: true }).decode(await response.arrayBuffer()));
 }
 
@@ -65,7 +66,8 @@ export interface Chunk {
 /** The chunks before `[DONE]`; throws when there is not exactly one, at the end. */
 export function chunksOf(stream: SseStream): Chunk[] {
   const datas = stream.events.map(event => event.data);
-  if (datas.length === 0 || datas.indexOf('[DONE]') !== datas.length - 1) throw new Error(`[DONE] is not the one last event: ${datas.join('\n')}`);
+  if (datas.length === 0 || datas.indexOf('[DONE]') !== datas.length - 1)
+    throw new Error(`[DONE] is not the one last event: ${datas.join('\n')}`);
   return datas.slice(0, -1).map(data => JSON.parse(data) as Chunk);
 }
 

@@ -1,7 +1,7 @@
 /** Stack: Redis, the gateway and a token source together, and the calls that tests make. */
-import { startGateway, type GatewayServer } from '../gateway-server.ts';
-import { startRedis, type RedisServer } from '../redis-server.ts';
-import { startTokenSource, type Script, type TokenSource } from './token-source.ts';
+import { type GatewayServer, startGateway } from '../gateway-server.ts';
+import { type RedisServer, startRedis } from '../redis-server.ts';
+import { type Script, startTokenSource, type TokenSource } from './token-source.ts';
 
 export interface Stack {
   redis: RedisServer;
@@ -12,7 +12,9 @@ export interface Stack {
   stop(): Promise<void>;
 }
 
-export async function startStack(options: { bindings?: Record<string, string>; contextTokens?: number; rowCount?: number } = {}): Promise<Stack> {
+export async function startStack(
+  options: { bindings?: Record<string, string>; contextTokens?: number; rowCount?: number } = {},
+): Promise<Stack> {
   const redis = await startRedis();
   const source = await startTokenSource({ redisUrl: redis.url, ...options });
   const gateway = await startGateway({

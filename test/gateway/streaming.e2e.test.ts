@@ -3,11 +3,13 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
 import { chunksOf, parseSse, readSse, textOf } from './sse-client.ts';
-import { type ErrorReply, eventually, scripted, type Stack, startStack } from './stack.ts';
+import { type ErrorReply, eventually, type Stack, scripted, startStack } from './stack.ts';
 
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_QUEUE_TIMEOUT_MS: '6000', SLUICE_SILENCE_TIMEOUT_MS: '1500' } });
+  stack = await startStack({
+    bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_QUEUE_TIMEOUT_MS: '6000', SLUICE_SILENCE_TIMEOUT_MS: '1500' },
+  });
 });
 afterAll(() => stack.stop());
 
@@ -88,9 +90,19 @@ describe('shape', () => {
   test('a whole reply', async () => {
     const response = await stack.post(scripted({ pieces }, { n: 2 }));
     const reply = (await response.json()) as Record<string, unknown>;
-    expect(reply).toMatchObject({ object: 'chat.completion', model: 'test-model', usage: { completion_tokens: 10 }, timings: { queue_ms: 1 } });
+    expect(reply).toMatchObject({
+      object: 'chat.completion',
+      model: 'test-model',
+      usage: { completion_tokens: 10 },
+      timings: { queue_ms: 1 },
+    });
     expect(reply['choices']).toEqual(
-      [0, 1].map(index => ({ index, message: { role: 'assistant', content: whole, refusal: null }, logprobs: null, finish_reason: 'stop' })),
+      [0, 1].map(index => ({
+        index,
+        message: { role: 'assistant', content: whole, refusal: null },
+        logprobs: null,
+        finish_reason: 'stop',
+      })),
     );
   });
 });
@@ -188,7 +200,10 @@ describe('waiting', () => {
       } else {
         await expect(response.text()).rejects.toThrow();
       }
-      await eventually('the job to leave the queue', async () => (await stack.source.redis.zcard('sluice:{test-model}:generate:prioritized')) === 0);
+      await eventually(
+        'the job to leave the queue',
+        async () => (await stack.source.redis.zcard('sluice:{test-model}:generate:prioritized')) === 0,
+      );
     } finally {
       stack.source.resume();
     }
@@ -209,14 +224,23 @@ describe('waiting', () => {
 
   test('cards that are stale, broken or of another version do no harm', async () => {
     const { card, redis } = stack.source;
-    await redis.hset(BATCHER_CARDS, 'broken', '{', 'list', '[]', 'old', JSON.stringify({ ...card, model: 'old', writtenAt: Date.now() - 60_000 }));
+    await redis.hset(
+      BATCHER_CARDS,
+      'broken',
+      '{',
+      'list',
+      '[]',
+      'old',
+      JSON.stringify({ ...card, model: 'old', writtenAt: Date.now() - 60_000 }),
+    );
     await redis.hset(BATCHER_CARDS, 'newer', JSON.stringify({ ...card, model: 'the-newer', version: 9, extra: {} }));
     await redis.hset(BATCHER_CARDS, 'ancient', JSON.stringify({ ...card, model: 'ancient', writtenAt: 5 }));
     await eventually('the ancient card to be forgotten', async () => {
       await fetch(`${stack.gateway.url}/ready`);
       return (await redis.hexists(BATCHER_CARDS, 'ancient')) === 0;
     });
-    const codeOf = async (model: string) => ((await (await stack.post({ model, messages: [{ role: 'user', content: 'a' }] })).json()) as ErrorReply).error.code;
+    const codeOf = async (model: string) =>
+      ((await (await stack.post({ model, messages: [{ role: 'user', content: 'a' }] })).json()) as ErrorReply).error.code;
     expect(await codeOf('old')).toBe('no_batcher');
     expect(await codeOf('ancient')).toBe('model_not_found');
     await redis.hdel(BATCHER_CARDS, 'broken', 'list', 'old', 'newer');
@@ -241,8 +265,13 @@ describe('the openai client, unchanged', () => {
   });
 
   test('errors arrive as errors', async () => {
-    await expect(client().chat.completions.create({ model: 'nope', messages })).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
-    const broken = [{ role: 'user' as const, content: JSON.stringify({ pieces, error: { code: 'generation_failed', message: 'It broke.', at: 2 } }) }];
+    await expect(client().chat.completions.create({ model: 'nope', messages })).rejects.toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
+    const broken = [
+      { role: 'user' as const, content: JSON.stringify({ pieces, error: { code: 'generation_failed', message: 'It broke.', at: 2 } }) },
+    ];
     const stream = await client().chat.completions.create({ model: 'default', messages: broken, stream: true });
     await expect(
       (async () => {

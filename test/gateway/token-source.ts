@@ -182,7 +182,9 @@ type Unnumbered = TokenEvent extends infer E ? (E extends TokenEvent ? Omit<E, '
 async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStopped(): boolean }): Promise<void> {
   const script = scriptOf(job);
   const maxTokens = job.stopping.maxTokens ?? Number.POSITIVE_INFINITY;
-  const wanted = Array<string[]>(script.repeat ?? 1).fill(script.pieces ?? []).flat();
+  const wanted = Array<string[]>(script.repeat ?? 1)
+    .fill(script.pieces ?? [])
+    .flat();
   const pieces = wanted.slice(0, maxTokens);
   const promptTokens = job.prompt.kind === 'chat' ? job.prompt.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0) : 0;
   let seq = 0;

@@ -13,7 +13,7 @@ import { TINY, type TinyOptions, tinyLlama } from './tiny-llama.ts';
 const IDS = [3, 250, 17, 17, 99, 0, 255, 101, 64];
 /** Of logits after two layers of random weights: float32 arithmetic; activations in 8 bits; weights in 4 bits. */
 const FLOAT_TOLERANCE = 1e-5;
-const QUANTIZED_TOLERANCE = 0.03;
+const QUANTIZED_TOLERANCE = 0.05;
 const FOUR_BIT_TOLERANCE = 0.3;
 
 async function prepareTiny(options: TinyOptions, weights?: WeightsChoice): Promise<{ path: string; prepared: PreparedModel }> {
@@ -62,7 +62,6 @@ function difference(actual: readonly ArrayLike<number>[], expected: readonly Arr
     }
   }
   expect(actual).toHaveLength(expected.length);
-  if (process.env.SHOW) console.log('DIFF', Math.sqrt(error / size));
   return Math.sqrt(error / size);
 }
 

@@ -3,22 +3,12 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RequestRefused } from '../../../batcher/scheduler/sequence-request.ts';
 import { argmax, reference } from '../fake-engine.ts';
+import { random } from '../random.ts';
 import { type Choose, SchedulerHarness } from './scheduler-harness.ts';
 
 const OPERATIONS = 2_500;
 const RUNS = 8;
 const VOCABULARY = 2;
-
-/** A small generator, so that a run is one number. */
-function random(seed: number): (below: number) => number {
-  let state = seed | 0;
-  return below => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) % below;
-  };
-}
 
 /** Ends one in twelve times, by the logits, so that the end is part of what must be reproduced. */
 const choose: Choose = (logits, { tracked }) => ({
@@ -182,5 +172,4 @@ test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 },
   );
   // A test that never came upon these would prove nothing.
   for (const [name, count] of Object.entries(seen)) expect(count, name).toBeGreaterThan(name === 'exhausted' ? 0 : 20);
-  console.info(JSON.stringify(seen));
 });

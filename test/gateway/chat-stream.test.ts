@@ -1,0 +1,77 @@
+/** ChatStream: chunk by chunk, the choices' roles and ends, whatever the events hold. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { ChatBody } from '../../gateway/chat-body.ts';
+import { ChatStream } from '../../gateway/chat-stream.ts';
+import type { DeltaEvent, FinishEvent } from '../../shared/token-event.ts';
+import { chunksOf, parseSse, textOf } from './sse-client.ts';
+
+const head = { id: 'chatcmpl-1', created: 1, model: 'm"\n' };
+const finish: FinishEvent = {
+  type: 'finish',
+  id: 'j',
+  attempt: 1,
+  seq: 99,
+  usage: { promptTokens: 3, completionTokens: 2, cachedTokens: 1 },
+  timings: { queueMs: 0, prefillMs: 0, ttftMs: 0, decodeTokensPerSecond: 0 },
+};
+
+function delta(seq: number, choice: number, text: string, more: Partial<DeltaEvent> = {}): DeltaEvent {
+  return { type: 'delta', id: 'j', attempt: 1, seq, choice, tokenIds: [], text, ...more };
+}
+
+test('any interleaving of choices: streamed and whole say the same', () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.nat(2), fc.string({ unit: 'binary' }))), fc.boolean(), (steps, includeUsage) => {
+      const stream = new ChatStream({ head, choiceCount: 3, includeUsage });
+      const body = new ChatBody({ head, choiceCount: 3, wantsLogprobs: false });
+      let text = '';
+      const events = [
+        ...steps.map(([choice, piece], seq) => delta(seq, choice, piece)),
+        ...[2, 0, 1].map((choice, index) => delta(steps.length + index, choice, '', { finishReason: 'stop' })),
+      ];
+      for (const event of events) {
+        text += stream.write(event);
+        if (event.seq % 3 === 0) text += stream.heartbeat('working');
+        body.write(event);
+      }
+      text += stream.write(finish);
+      const whole = JSON.parse(body.write(finish)) as { model: string; choices: { message: { content: string }; finish_reason: string }[] };
+      const chunks = chunksOf(parseSse(text));
+      expect(whole.model).toBe(head.model);
+      for (const index of [0, 1, 2]) {
+        expect(textOf(chunks, index)).toBe(whole.choices[index]!.message.content);
+        const own = chunks.flatMap(chunk => chunk.choices.filter(choice => choice.index === index));
+        expect(own.map(choice => choice.finish_reason).filter(reason => reason !== null)).toEqual(['stop']);
+        expect(own.filter(choice => choice.delta.role !== undefined).length).toBe(1);
+        expect(own[0]!.delta.role).toBe('assistant');
+        expect(own.at(-1)!.finish_reason).toBe('stop');
+      }
+      expect(chunks.filter(chunk => chunk.choices.length === 0).length).toBe(includeUsage ? 1 : 0);
+    }),
+  );
+});
+
+test('the last finish_reason is not told before the job has ended', () => {
+  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  expect(stream.write(delta(0, 0, 'a', { finishReason: 'length' }))).not.toContain('"length"');
+  expect(stream.write(finish)).toContain('"length"');
+});
+
+test('text that is held back adds nothing, and its logprobs are not lost', () => {
+  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  expect(stream.write(delta(0, 0, ''))).toBe('');
+  const logprobs = [{ token: 'a', tokenId: 1, logprob: -1, bytes: [97], top: [{ token: 'b', tokenId: 2, logprob: -2, bytes: [98] }] }];
+  const chunks = parseSse(stream.write(delta(1, 0, '', { logprobs }))).events.map(event => JSON.parse(event.data));
+  expect(chunks.at(-1).choices[0].logprobs.content[0]).toEqual({
+    token: 'a',
+    logprob: -1,
+    bytes: [97],
+    top_logprobs: [{ token: 'b', logprob: -2, bytes: [98] }],
+  });
+});
+
+test('a choice that nobody asked for is not shown', () => {
+  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  expect(stream.write(delta(0, 5, 'x'))).toBe('');
+});
