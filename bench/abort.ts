@@ -2,14 +2,14 @@
  * Bench `abort`: many requests through the whole path, a third of them cut by the client at a random moment: queued, in prefill, or in the
  * middle of the answer. Afterwards nothing of them may be left: no row, no job, no key without expiry, no memory.
  */
-import { bench } from './bench.ts';
+import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { LeftoverProbe, type Leftovers, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
 import type { Findings } from './report.ts';
-import { UsageError } from './settings.ts';
+import { type SettingSpecs, UsageError } from './settings.ts';
 import { type Stack, startStack } from './stack.ts';
 import { tokenSource } from './token-source.ts';
 
@@ -20,15 +20,17 @@ const EARLY_CUT_MS = 2_000;
 const PROMPT_COUNT = 20;
 const SAMPLE_MS = 500;
 
+const SETTINGS = {
+  ...commonSettings,
+  requests: { kind: 'count', default: 200, min: 10, max: 1_000_000, help: 'requests, warm-up included' },
+  'warm-up': { kind: 'count', default: 60, min: 1, max: 100_000, help: 'requests before memory is first read' },
+  clients: { kind: 'count', default: 40, min: 1, max: 1024, help: 'requests at a time; more than the rows, so that some wait' },
+  'max-tokens': { kind: 'count', default: 16, min: 2, max: 4096, help: 'tokens that each request generates' },
+  seed: { kind: 'count', default: 1, min: 1, max: 0x7fffffff, help: 'of the random moments' },
+} as const satisfies SettingSpecs;
+
 export const abortBench = bench({
-  settings: {
-    ...commonSettings,
-    requests: { kind: 'count', default: 200, min: 10, max: 1_000_000, help: 'requests, warm-up included' },
-    'warm-up': { kind: 'count', default: 60, min: 1, max: 100_000, help: 'requests before memory is first read' },
-    clients: { kind: 'count', default: 40, min: 1, max: 1024, help: 'requests at a time; more than the rows, so that some wait' },
-    'max-tokens': { kind: 'count', default: 16, min: 2, max: 4096, help: 'tokens that each request generates' },
-    seed: { kind: 'count', default: 1, min: 1, max: 0x7fffffff, help: 'of the random moments' },
-  },
+  settings: SETTINGS,
   async run(run) {
     if (run.settings.requests <= run.settings['warm-up']) throw new UsageError('--requests must be more than --warm-up');
     const model = await benchModel(run.settings, run.progress);
@@ -36,7 +38,7 @@ export const abortBench = bench({
   },
 });
 
-type AbortRun = Parameters<(typeof abortBench)['run']>[0];
+type AbortRun = BenchRun<typeof SETTINGS>;
 
 interface Measured {
   outcomes: StreamOutcome[];

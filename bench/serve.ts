@@ -3,13 +3,14 @@
  * Two ratios are judged. Whole run: completion tokens over wall time, prefill and all, on both sides. All running: the rate while every
  * stream is between its first and last token, beside the engine's decode at that batch.
  */
-import { bench } from './bench.ts';
+import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import type { WorkloadPlan, WorkloadTimes } from './engine-workload.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import { passage, readText } from './passages.ts';
 import type { Findings } from './report.ts';
+import type { SettingSpecs } from './settings.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 import { type Stack, startStack } from './stack.ts';
 import { type StreamFigures, streamFigures } from './stream-figures.ts';
@@ -17,14 +18,16 @@ import { type StreamFigures, streamFigures } from './stream-figures.ts';
 const SHARE_OF_ENGINE_BAR = 0.8;
 const WARM_UP_TOKENS = 4;
 
+const SETTINGS = {
+  ...commonSettings,
+  repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
+  streams: { kind: 'count', default: 32, min: 1, max: 32, help: 'simultaneous requests' },
+  'prompt-words': { kind: 'count', default: 70, min: 1, max: 4000, help: 'words of a prompt; 70 are about 120 tokens with the template' },
+  'max-tokens': { kind: 'count', default: 48, min: 2, max: 4096, help: 'tokens that each request generates' },
+} as const satisfies SettingSpecs;
+
 export const serveBench = bench({
-  settings: {
-    ...commonSettings,
-    repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
-    streams: { kind: 'count', default: 32, min: 1, max: 32, help: 'simultaneous requests' },
-    'prompt-words': { kind: 'count', default: 70, min: 1, max: 4000, help: 'words of a prompt; 70 are about 120 tokens with the template' },
-    'max-tokens': { kind: 'count', default: 48, min: 2, max: 4096, help: 'tokens that each request generates' },
-  },
+  settings: SETTINGS,
   async run(run) {
     const model = await benchModel(run.settings, run.progress);
     const measured = await measure(run, model);
@@ -32,7 +35,7 @@ export const serveBench = bench({
   },
 });
 
-type ServeRun = Parameters<(typeof serveBench)['run']>[0];
+type ServeRun = BenchRun<typeof SETTINGS>;
 
 interface Measured {
   /** One entry a repetition in each. */

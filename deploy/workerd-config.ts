@@ -66,10 +66,12 @@ const gateway :Workerd.Worker = (
 `;
 }
 
-/** A Cap'n Proto text literal: C's escapes, bytes above ASCII as they are. */
+/** A Cap'n Proto text literal: quotes and control characters escaped as in C, everything else as it is. */
 function text(value: string): string {
-  const escaped = value
-    .replace(/[\\"]/g, '\\$&')
-    .replace(/[\x00-\x1f\x7f]/g, char => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
-  return `"${escaped}"`;
+  const escaped = Array.from(value, char => {
+    const code = char.charCodeAt(0);
+    if (char === '"' || char === '\\') return `\\${char}`;
+    return code < 0x20 || code === 0x7f ? `\\x${code.toString(16).padStart(2, '0')}` : char;
+  });
+  return `"${escaped.join('')}"`;
 }

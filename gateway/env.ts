@@ -1,9 +1,7 @@
 /** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
-import type { Broker } from './broker.ts';
-
 /** What wrangler.toml or the workerd configuration binds. Texts are settings or secrets; SETTINGS says which. */
 export interface Env {
-  BROKER: DurableObjectNamespace<Broker>;
+  BROKER: DurableObjectNamespace;
   [name: string]: unknown;
 }
 

@@ -185,7 +185,7 @@ type ChatBody = z.output<typeof ChatBody>;
 /** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
 export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: number }): ChatRequest {
   // Before the schema looks at every message.
-  if (Array.isArray(body['messages']) && body['messages'].length > bounds.maxMessageCount) {
+  if (Array.isArray(body.messages) && body.messages.length > bounds.maxMessageCount) {
     throw new ApiError('invalid_value', `Invalid value for 'messages': the number of elements must be at most ${bounds.maxMessageCount}.`, {
       param: 'messages',
     });

@@ -2,7 +2,7 @@
  * Run: `node scripts/run.mjs NAME args…` runs scripts/NAME.ts on the Node 24 of node_modules, installing the packages when they are not what
  * the lockfile says. Plain JavaScript, since the machine's own Node may be older. Nothing that it started outlives it.
  */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -91,12 +91,40 @@ function stop(signal) {
   setTimeout(() => child?.kill('SIGKILL'), GRACE_MS).unref();
 }
 
-/** npm may be killed by a signal that it cannot hand on; its shell likewise. Then our parent's number changes. */
+/**
+ * npm may be killed by a signal that it cannot hand on. It starts us through a shell, which then lives on; so the shell's parent is watched too.
+ * (A shell that has put us in its own place is gone from the start: then our parent is npm.)
+ */
 function watchParent() {
   const parent = process.ppid;
+  const npm = commandOf(parent).includes('run.mjs') ? parentOf(parent) : undefined;
   setInterval(() => {
-    if (process.ppid !== parent && !stopping) stop('SIGTERM');
+    const isOrphan = process.ppid !== parent || (npm !== undefined && parentOf(parent) !== npm);
+    if (isOrphan && !stopping) stop('SIGTERM');
   }, PARENT_CHECK_MS).unref();
+}
+
+function commandOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return processFact(pid, 'command=');
+  }
+}
+
+function parentOf(pid) {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // After the name, which may hold spaces and brackets: state, parent.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1];
+  } catch {
+    return processFact(pid, 'ppid=');
+  }
+}
+
+/** Where there is no /proc. */
+function processFact(pid, column) {
+  return (spawnSync('ps', ['-o', column, '-p', String(pid)], { encoding: 'utf8' }).stdout ?? '').trim();
 }
 
 /** Ends as the child ended: its exit code, or its signal. */

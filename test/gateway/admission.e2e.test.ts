@@ -344,7 +344,7 @@ describe('keys', () => {
     expect(response.headers.get('access-control-allow-origin')).toBe('*');
     const { error } = (await response.json()) as ErrorReply;
     expect({ ...error, message: '' }).toEqual({ message: '', type: 'authentication_error', param: null, code: 'invalid_api_key' });
-    expect(error.message).not.toContain(headers['authorization']?.slice(7) || 'kkkk');
+    expect(error.message).not.toContain(headers.authorization?.slice(7) || 'kkkk');
   });
 
   test('a prefix of the key, and the key and more', async () => {

@@ -51,7 +51,7 @@ describe('shape', () => {
     const last = chunks.pop()!;
     expect(last.choices).toEqual([]);
     expect(last.usage).toMatchObject({ completion_tokens: 5, prompt_tokens_details: { cached_tokens: 0 } });
-    expect(last.usage!['total_tokens']).toBe((last.usage!['prompt_tokens'] as number) + 5);
+    expect(last.usage!.total_tokens).toBe((last.usage!.prompt_tokens as number) + 5);
     expect(chunks.map(chunk => chunk.usage)).toEqual(chunks.map(() => null));
     expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe('stop');
   });
@@ -96,7 +96,7 @@ describe('shape', () => {
       usage: { completion_tokens: 10 },
       timings: { queue_ms: 1 },
     });
-    expect(reply['choices']).toEqual(
+    expect(reply.choices).toEqual(
       [0, 1].map(index => ({
         index,
         message: { role: 'assistant', content: whole, refusal: null },

@@ -97,6 +97,15 @@ describe('a script', () => {
     await until(() => !isAlive(pid));
   });
 
+  it('does not outlive npm, though the shell between them does', async () => {
+    script('start', LISTENER);
+    const npm = spawn('npm', ['--silent', 'start'], { cwd: project, stdio: ['ignore', 'pipe', 'inherit'] });
+    started.push(npm);
+    const pid = Number(await firstLine(npm));
+    npm.kill('SIGKILL');
+    await until(() => !isAlive(pid));
+  });
+
   it.each([[[]], [['no-such-script']], [['../start']]])('%s is refused', async args => {
     const { code, output } = await ended(run(args as string[]));
     expect(code).toBe(2);
