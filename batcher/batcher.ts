@@ -28,11 +28,18 @@ import { SamplingScratch } from './sampling/sampling-scratch.ts';
 import { Scheduler } from './scheduler/scheduler.ts';
 import { schedulerSettings } from './scheduler/scheduler-settings.ts';
 import type { BatcherSettings } from './settings.ts';
+import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
 
 const BLOCK_TOKENS = 16;
 /** Rows of 4-bit matrices round otherwise in a batch of one than in any larger one (measured), so a reproducible batch has two at least. */
 const REPRODUCIBLE_ROWS = 2;
+
+/** Drafts help where a step's time hardly depends on its tokens, which on a CPU is so for few rows only. */
+const SPECULATION_ROWS = 4;
+const MAX_DRAFTS = 8;
+/** Expected gain below which drafts are not worth their uncertainty. */
+const SPECULATION_GAIN = 1.05;
 
 export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<{ drain(): Promise<void> }> {
   const startedAt = Date.now();
@@ -62,9 +69,14 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   });
   const clock = () => Date.now();
   const rates = new StepRates();
+  const speculation = settings.speculation
+    ? new Speculation({ maxRows: SPECULATION_ROWS, maxDrafts: MAX_DRAFTS, minGain: SPECULATION_GAIN })
+    : undefined;
   const scheduler = new Scheduler({
     settings: schedulerSettings({
       maxRunning: rowCount,
+      maxDraftTokens: MAX_DRAFTS,
+      speculationMaxRunning: SPECULATION_ROWS,
       maxBatchedTokens: Math.max(settings.maxBatchedTokens, rowCount + 16),
     }),
     kv: new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }),
@@ -105,6 +117,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     ttftSloMs: settings.ttftSloMs,
     clock,
     wake: () => loop.wake(),
+    onSequenceLeft: sequenceId => speculation?.ended(sequenceId),
     onEnded: ({ endReason, usage, timings, job }) =>
       metrics.ended({ reason: endReason ?? 'stop', usage, timings, e2eMs: Math.max(0, clock() - job.submittedAt) }),
     onError: (error, jobId) => log.error({ jobId, error: error.message }, 'request failed'),
@@ -114,6 +127,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     scheduler,
     publisher,
     rates,
+    speculation,
     find: sequenceId => generations.find(sequenceId),
     runFailed: (sequenceIds, error) => generations.runFailed(sequenceIds, error),
     reproducibleRows: REPRODUCIBLE_ROWS,
@@ -122,6 +136,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       metrics.step(plan, overheadMs);
       room.changed();
     },
+    onVerified: (draftTokens, acceptedTokens) => metrics.draftVerified(draftTokens, acceptedTokens),
     onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
   });
   let state: BatcherCard['state'] = 'serving';

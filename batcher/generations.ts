@@ -29,6 +29,8 @@ export interface GenerationsOptions {
   clock(): number;
   /** The loop has something to do. */
   wake(): void;
+  /** Nothing more is sampled for the sequence. */
+  onSequenceLeft?(sequenceId: string): void;
   /** Its terminal event is recorded. */
   onEnded?(generation: Generation): void;
   onError(error: Error, jobId: string): void;
@@ -184,7 +186,10 @@ export class Generations {
     const { generation } = held;
     this.#options.scheduler.cancel(generation.scheduleId);
     this.#byJob.delete(generation.job.id);
-    for (const choice of generation.choices) this.#bySequence.delete(choice.sequenceId);
+    for (const { sequenceId } of generation.choices) {
+      this.#bySequence.delete(sequenceId);
+      this.#options.onSequenceLeft?.(sequenceId);
+    }
   }
 
   #checkContext(generation: Generation): void {

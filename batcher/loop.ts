@@ -9,6 +9,7 @@ import type { Publisher } from './publisher.ts';
 import type { SampledToken } from './sampling/sampler.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
+import type { Speculation } from './speculation.ts';
 import type { StepRates } from './step-rates.ts';
 
 /** Smaller chunks would spend most of their time on what does not depend on their size. */
@@ -19,6 +20,8 @@ export interface LoopParts {
   scheduler: Scheduler;
   publisher: Publisher;
   rates: StepRates;
+  /** Absent: no drafts are offered. */
+  speculation?: Speculation | undefined;
   /** The choice of a sequence, and the generation that it belongs to. */
   find(sequenceId: string): { generation: Generation; choice: Choice } | undefined;
   /** The engine or the sampler failed for these sequences; they are to be ended. */
@@ -31,6 +34,7 @@ export interface LoopParts {
   onStep?(plan: StepPlan, overheadMs: number): void;
   /** Time since the sequence's last token; undefined for its first. */
   onToken?(sinceLastMs: number | undefined): void;
+  onVerified?(draftTokens: number, acceptedTokens: number): void;
 }
 
 /** Tokens that were sampled for a choice and of which nothing was told yet. */
@@ -85,6 +89,7 @@ export class Loop {
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
       this.#sizeChunks(plan.decode.length > 0);
+      this.#offerDrafts(outcomes);
       this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
     }
     this.#tell();
@@ -109,13 +114,27 @@ export class Loop {
       const running = this.#parts.engine.prefill(chunk);
       this.#tell();
       const logits = await running;
-      this.#parts.rates.prefilled(chunk.tokenIds.length, this.#engineTime(startedAt));
+      const ms = this.#engineTime(startedAt);
+      if (chunk.logitCount > 1) {
+        this.#verify(chunk, logits, { ms, outcomes });
+        return;
+      }
+      this.#parts.rates.prefilled(chunk.tokenIds.length, ms);
       if (chunk.logitCount === 0) return;
-      const row = this.#row(logits, 0);
-      for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, row, chunk.start + chunk.tokenIds.length, outcomes);
+      const position = chunk.start + chunk.tokenIds.length;
+      for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, { logits, positions: [position], drafts: [] }, outcomes);
     } catch (error) {
       this.#parts.runFailed(chunk.choiceIds, error as Error);
     }
+  }
+
+  /** Drafts hold as long as each is the token that is sampled at its position; the first that is not is replaced, and the rest dropped. */
+  #verify(chunk: ChunkEntry, logits: Float32Array, run: { ms: number; outcomes: StepOutcome[] }): void {
+    const drafts = chunk.tokenIds.slice(1);
+    const positions = Array.from({ length: chunk.logitCount }, (_, index) => chunk.start + 1 + index);
+    const tokenIds = this.#sample(chunk.sequenceId, { logits, positions, drafts }, run.outcomes);
+    this.#parts.speculation?.verified(chunk.sequenceId, { draftCount: drafts.length, tokenIds, ms: run.ms });
+    this.#parts.onVerified?.(drafts.length, Math.max(0, tokenIds.length - 1));
   }
 
   async #runDecode(entries: readonly DecodeEntry[], outcomes: StepOutcome[]): Promise<void> {
@@ -129,9 +148,14 @@ export class Loop {
       });
       this.#tell();
       const logits = await running;
-      this.#parts.rates.decoded(entries.length, this.#engineTime(startedAt));
+      const ms = this.#engineTime(startedAt);
+      this.#parts.rates.decoded(entries.length, ms);
+      this.#parts.speculation?.decoded(entries.length, ms);
       entries.forEach((entry, index) => {
-        if (entry.sample) this.#sample(entry.sequenceId, this.#row(logits, index), entry.position + 1, outcomes);
+        if (!entry.sample) return;
+        const row = this.#row(logits, index);
+        const [tokenId] = this.#sample(entry.sequenceId, { logits: row, positions: [entry.position + 1], drafts: [] }, outcomes);
+        if (tokenId !== undefined) this.#parts.speculation?.sampled(entry.sequenceId, tokenId);
       });
     } catch (error) {
       this.#parts.runFailed(
@@ -152,20 +176,48 @@ export class Loop {
     return logits.subarray(index * vocabSize, (index + 1) * vocabSize);
   }
 
-  /** One token for `position`. A sequence whose sampling fails ends alone. */
-  #sample(sequenceId: string, row: Float32Array, position: number, outcomes: StepOutcome[]): void {
+  /**
+   * Samples a token for each position in turn, from its row of the logits, until one is not the draft that was fed for it. Returns them.
+   * A sequence whose sampling fails ends alone.
+   */
+  #sample(
+    sequenceId: string,
+    run: { logits: Float32Array; positions: readonly number[]; drafts: readonly number[] },
+    outcomes: StepOutcome[],
+  ): readonly number[] {
     const found = this.#parts.find(sequenceId);
-    if (found === undefined || found.generation.isOver) return;
+    if (found === undefined || found.generation.isOver || found.choice.isEnded) return [];
     const { generation, choice } = found;
-    if (choice.isEnded) return;
+    const tokens: SampledToken[] = [];
     try {
-      const token = choice.sample(row, position);
-      generation.tokenSampled();
-      this.#parts.onToken?.(choice.sinceLastTokenMs());
-      outcomes.push({ sequenceId, tokenIds: [token.tokenId], finished: choice.isEnded });
-      this.#untold.push({ generation, choice, tokens: [token] });
+      for (const [index, position] of run.positions.entries()) {
+        const token = choice.sample(this.#row(run.logits, index), position);
+        tokens.push(token);
+        generation.tokenSampled();
+        this.#parts.onToken?.(choice.sinceLastTokenMs());
+        if (choice.isEnded || token.tokenId !== run.drafts[index]) break;
+      }
     } catch (error) {
       this.#parts.runFailed([sequenceId], error as Error);
+      return [];
+    }
+    const tokenIds = tokens.map(token => token.tokenId);
+    outcomes.push({ sequenceId, tokenIds, finished: choice.isEnded });
+    this.#untold.push({ generation, choice, tokens });
+    return tokenIds;
+  }
+
+  /** Drafts for the sequences that were sampled in this step and go on. */
+  #offerDrafts(outcomes: readonly StepOutcome[]): void {
+    const { speculation, scheduler } = this.#parts;
+    if (speculation === undefined) return;
+    const open = outcomes.filter(outcome => !outcome.finished);
+    for (const { sequenceId } of open) {
+      const found = this.#parts.find(sequenceId);
+      if (found === undefined || !scheduler.mayTakeDrafts(sequenceId)) continue;
+      const tokenIds = () => [...found.generation.promptTokenIds, ...found.choice.generatedTokenIds];
+      const drafts = speculation.draftsFor({ id: sequenceId, tokenIds }, open.length);
+      if (drafts.length > 0) scheduler.proposeDrafts(sequenceId, drafts);
     }
   }
 

@@ -26,6 +26,8 @@ export interface BatcherSettings {
   ttftSloMs: number | undefined;
   /** Seeded requests get the same bytes whatever runs beside them; off is faster. */
   reproducible: boolean;
+  /** Drafts by prompt look-up, where they pay. */
+  speculation: boolean;
   /** A request is tried so many times before it fails for good. */
   maxAttempts: number;
   /** Where /metrics is served on the loopback interface; undefined serves none. */
@@ -75,6 +77,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--max-batched-tokens <tokens>', 'tokens of one step', integer('max-batched-tokens', 16, 1 << 20), 512)
     .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
     .option('--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster', onOff, true)
+    .option('--speculation <on|off>', 'drafts by prompt look-up for small batches, where they pay', onOff, true)
     .option('--max-attempts <count>', 'how often a request is tried before it fails for good', integer('max-attempts', 1, 100), 3)
     .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
     .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
@@ -101,6 +104,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     maxBatchedTokens: options.maxBatchedTokens,
     ttftSloMs: options.ttftSlo,
     reproducible: options.reproducible,
+    speculation: options.speculation,
     maxAttempts: options.maxAttempts,
     metricsPort: options.metricsPort,
     prefetch: options.prefetch,

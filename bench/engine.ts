@@ -27,7 +27,7 @@ export const engineBench = bench({
     prefill: { kind: 'count', default: 512, min: 2, max: 1 << 20, help: 'tokens of the prompt' },
   },
   async run({ settings, progress, children }) {
-    const peer = await installLlamaCpp({ progress, children });
+    const peer = await installLlamaCpp({ progress, children }, 'llama-batched-bench');
     const model = await benchModel(settings, progress);
     const program = new URL('./engine-rate.ts', import.meta.url).pathname;
     const ours = async (work: EngineWork) => {

@@ -185,6 +185,11 @@ export class Scheduler {
     for (const sequence of [...live.sequences]) this.#end(sequence);
   }
 
+  /** Whether drafts for this choice would be taken at all. */
+  mayTakeDrafts(sequenceId: string): boolean {
+    return this.#sequences.get(sequenceId)?.mayTakeDrafts ?? false;
+  }
+
   /**
    * Offers tokens that may follow, to be verified in the next plan: that feeds the last known token and the drafts in one chunk, and
    * commit expects the accepted tokens and the one after. They are dropped when the next plan has a reason to.

@@ -31,11 +31,12 @@ const BUILD_FLAGS = [
   '-DLLAMA_BUILD_UI=OFF',
   '-DLLAMA_USE_PREBUILT_UI=OFF',
 ];
-const TARGETS = ['llama-batched-bench', 'llama-server'];
+
+/** What can be built: its batched bench, and its server (a few minutes more). */
+export type LlamaProgram = 'llama-batched-bench' | 'llama-server';
 
 export interface LlamaCpp {
-  batchedBenchPath: string;
-  serverPath: string;
+  programPath: string;
   /** For the report: what was built, by what, how. */
   version: string;
   buildFlags: readonly string[];
@@ -45,63 +46,87 @@ interface Stamp {
   version: string;
   buildFlags: readonly string[];
   cpuModel: string;
+  programs: readonly LlamaProgram[];
 }
 
-/** The built peer; builds it first when this CPU has none (minutes, once). */
-export async function installLlamaCpp(run: Pick<BenchRun, 'progress' | 'children'>): Promise<LlamaCpp> {
+/** The built program; builds it first when this CPU has none (minutes, once). */
+export async function installLlamaCpp(run: Pick<BenchRun, 'progress' | 'children'>, program: LlamaProgram): Promise<LlamaCpp> {
   const folder = join(import.meta.dirname, '..', '..', '.peers', `llama-cpp-${VERSION}`);
   const stampPath = join(folder, 'built.json');
   const cpuModel = os.cpus()[0]?.model ?? 'unknown';
   let stamp = await readStamp(stampPath);
   if (!stamp || stamp.cpuModel !== cpuModel || String(stamp.buildFlags) !== String(BUILD_FLAGS)) {
     await rm(folder, { recursive: true, force: true });
-    await mkdir(folder, { recursive: true });
-    stamp = { version: await build(folder, run), buildFlags: BUILD_FLAGS, cpuModel };
-    await writeFile(`${stampPath}.part`, JSON.stringify(stamp));
-    await rename(`${stampPath}.part`, stampPath);
+    stamp = { version: await configure(folder, run), buildFlags: BUILD_FLAGS, cpuModel, programs: [] };
+    await writeStamp(stampPath, stamp);
   }
-  const bin = join(folder, 'bin');
-  return { batchedBenchPath: join(bin, 'llama-batched-bench'), serverPath: join(bin, 'llama-server'), ...stamp };
+  if (!stamp.programs.includes(program)) {
+    await build(folder, program, run);
+    stamp = { ...stamp, programs: [...stamp.programs, program] };
+    await writeStamp(stampPath, stamp);
+  }
+  return { programPath: join(folder, 'build', 'bin', program), version: stamp.version, buildFlags: stamp.buildFlags };
 }
 
 async function readStamp(path: string): Promise<Stamp | undefined> {
-  return existsSync(path) ? JSON.parse(await readFile(path, 'utf8')) : undefined;
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Stamp;
+  } catch {
+    return undefined; // the first time, or cut off while it was written
+  }
 }
 
-/** Returns the version in words. */
-async function build(folder: string, { progress, children }: Pick<BenchRun, 'progress' | 'children'>): Promise<string> {
-  const work = join(folder, 'work');
-  await mkdir(work);
+async function writeStamp(path: string, stamp: Stamp): Promise<void> {
+  await writeFile(`${path}.part`, JSON.stringify(stamp));
+  await rename(`${path}.part`, path);
+}
+
+/** Sources and build folder; returns the version in words. */
+async function configure(folder: string, { progress, children }: Pick<BenchRun, 'progress' | 'children'>): Promise<string> {
+  await mkdir(folder, { recursive: true });
   progress(`llama.cpp: fetching the sources of ${PACKAGE} ${VERSION}`);
-  const pip = ['-m', 'pip', 'download', '--quiet', '--no-deps', '--no-binary', PACKAGE, '--dest', work, `${PACKAGE}==${VERSION}`];
+  const pip = ['-m', 'pip', 'download', '--quiet', '--no-deps', '--no-binary', PACKAGE, '--dest', folder, `${PACKAGE}==${VERSION}`];
   await children.run('python3', pip);
   const unpacked = `llama_cpp_python-${VERSION}`;
-  await children.run('tar', ['-xzf', join(work, `${unpacked}.tar.gz`), '-C', work, `${unpacked}/vendor/llama.cpp`]);
-  const env = { ...process.env, PATH: await buildToolsPath(work, { progress, children }) };
-  const source = join(work, unpacked, 'vendor', 'llama.cpp');
-  const built = join(work, 'build');
-  progress(`llama.cpp: building for this CPU with ${os.availableParallelism()} jobs; this takes minutes, once`);
-  const configured = await children.run('cmake', ['-S', source, '-B', built, ...BUILD_FLAGS], { env });
-  await children.run('cmake', ['--build', built, '--parallel', String(os.availableParallelism()), '--target', ...TARGETS], { env });
-  await rename(join(built, 'bin'), join(folder, 'bin'));
-  await rm(work, { recursive: true, force: true }); // half a gigabyte that nothing needs any more
-  const own = configured.stdout.match(/llama\.cpp version: (\S+)/)?.[1] ?? 'unknown';
-  const ggml = configured.stdout.match(/ggml version: (\S+)/)?.[1] ?? 'unknown';
+  const archive = join(folder, `${unpacked}.tar.gz`);
+  await children.run('tar', ['-xzf', archive, '-C', folder, '--strip-components=2', `${unpacked}/vendor/llama.cpp`]);
+  await rm(archive);
+  const source = join(folder, 'llama.cpp');
+  const env = await buildEnvironment(folder, { progress, children });
+  const { stdout } = await children.run('cmake', ['-S', source, '-B', join(folder, 'build'), ...BUILD_FLAGS], { env });
+  const own = stdout.match(/llama\.cpp version: (\S+)/)?.[1] ?? 'unknown';
+  const ggml = stdout.match(/ggml version: (\S+)/)?.[1] ?? 'unknown';
   return `${own} (ggml ${ggml}, sources of ${PACKAGE} ${VERSION})`;
 }
 
-/** The search path with cmake on it: the machine's own, else PyPI's in a folder of ours. The compiler must be there. */
-async function buildToolsPath(work: string, { progress, children }: Pick<BenchRun, 'progress' | 'children'>): Promise<string> {
+async function build(
+  folder: string,
+  program: LlamaProgram,
+  { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
+): Promise<void> {
+  const jobs = String(os.availableParallelism());
+  progress(`llama.cpp: building ${program} for this CPU with ${jobs} jobs; this takes minutes, once`);
+  const env = await buildEnvironment(folder, { progress, children });
+  await children.run('cmake', ['--build', join(folder, 'build'), '--parallel', jobs, '--target', program], { env });
+}
+
+/** With cmake on the search path: the machine's own, else PyPI's in a folder of ours. The compiler must be there. */
+async function buildEnvironment(
+  folder: string,
+  { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
+): Promise<NodeJS.ProcessEnv> {
   const path = process.env.PATH ?? '';
   if (!onPath('c++', path) && !process.env.CXX) {
     throw new Error('llama.cpp is built from source and needs a C++ compiler (Debian: apt-get install g++ make)');
   }
-  if (onPath('cmake', path)) return path;
-  progress('llama.cpp: fetching cmake');
-  const tools = join(work, 'tools');
-  await children.run('python3', ['-m', 'venv', tools]);
-  await children.run(join(tools, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', 'cmake']);
-  return `${join(tools, 'bin')}${delimiter}${path}`;
+  if (onPath('cmake', path)) return process.env;
+  const tools = join(folder, 'tools');
+  if (!existsSync(join(tools, 'bin', 'cmake'))) {
+    progress('llama.cpp: fetching cmake');
+    await children.run('python3', ['-m', 'venv', tools]);
+    await children.run(join(tools, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', 'cmake']);
+  }
+  return { ...process.env, PATH: `${join(tools, 'bin')}${delimiter}${path}` };
 }
 
 function onPath(command: string, path: string): boolean {
@@ -121,7 +146,7 @@ export interface LlamaTask {
 export async function measureLlamaCpp(peer: LlamaCpp, run: Pick<BenchRun, 'children'>, task: LlamaTask): Promise<number> {
   const { work, threads } = task;
   const args = ['-m', task.modelPath, '-t', String(threads), '-tb', String(threads), '--output-format', 'jsonl'];
-  const measure = async (more: readonly string[]) => lastRow((await run.children.run(peer.batchedBenchPath, [...args, ...more])).stdout);
+  const measure = async (more: readonly string[]) => lastRow((await run.children.run(peer.programPath, [...args, ...more])).stdout);
   if (work.kind === 'decode') {
     const cacheTokens = (work.contextTokens + work.stepCount) * work.batch;
     const shape = ['-npp', String(work.contextTokens), '-ntg', String(work.stepCount), '-npl', String(work.batch)];

@@ -5,7 +5,7 @@ import { StartError } from './start-error.ts';
 /** A large model takes a while to load. */
 const PATIENCE_MS = 300_000;
 const TRY_MS = 60_000;
-const PAUSE_MS = 25;
+const PAUSE_MS = 50;
 
 export async function awaitFirstToken(url: string, key: string, signal: AbortSignal): Promise<void> {
   const giveUpAt = Date.now() + PATIENCE_MS;

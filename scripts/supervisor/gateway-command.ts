@@ -1,6 +1,7 @@
 /** GatewayCommand: how the gateway is started, on raw workerd or under wrangler dev, with the same bindings. */
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { stop } from 'esbuild';
 import { bundleGateway } from '../../deploy/bundle-gateway.ts';
 import { writeWorkerdConfig } from '../../deploy/workerd-config.ts';
 import type { Runtime } from './start-options.ts';
@@ -17,7 +18,11 @@ export interface GatewayPlan {
 
 /** What can be done before Redis and the model are there; undefined for wrangler, which bundles for itself. */
 export async function bundleFor(runtime: Runtime, folder: string): Promise<string | undefined> {
-  return runtime === 'workerd' ? bundleGateway(join(folder, 'bundle')) : undefined;
+  if (runtime !== 'workerd') return undefined;
+  const path = await bundleGateway(join(folder, 'bundle'));
+  // Else esbuild's own process, 100 MB, would stay for as long as we run.
+  await stop();
+  return path;
 }
 
 export async function gatewayCommand(plan: GatewayPlan, bundlePath: string | undefined): Promise<string[]> {

@@ -219,6 +219,28 @@ describe('Loop', () => {
     expect(rig.errors[0]?.message).toContain('unreadable job');
   });
 
+  it.each([
+    ['greedy', { temperature: 0 }],
+    ['unseeded', { temperature: 0.9, frequencyPenalty: 0.4 }],
+  ])('emits with drafts what it would without: %s', async (_name, sampling) => {
+    // Logits that follow the last token only make text that repeats itself, which drafts foretell.
+    const shapeLogits: RigOptions['shapeLogits'] = (logits, cell) =>
+      logits.forEach((_, id) => {
+        logits[id] = ((cell.tokenId * 7 + id * 13) % 31) / 4;
+      });
+    open({ shapeLogits });
+    const job = makeJob({ sampling, stopping: { maxTokens: 120, ignoreEos: true } });
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.draftCount).toBeGreaterThan(0);
+    const plain = new Rig({ shapeLogits, speculation: false });
+    await plain.submit(job);
+    await plain.settled();
+    expect(plain.draftCount).toBe(0);
+    expect(tokensOf(rig.eventsOf(job.id))).toEqual(tokensOf(plain.eventsOf(job.id)));
+    await plain.close();
+  });
+
   it('preempts when memory runs out and finishes everything', async () => {
     open({ budgetBlocks: 10, maxRunning: 8 });
     const jobs = Array.from({ length: 12 }, (_, i) =>

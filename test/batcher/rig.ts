@@ -9,6 +9,7 @@ import { Publisher } from '../../batcher/publisher.ts';
 import { SamplingScratch } from '../../batcher/sampling/sampling-scratch.ts';
 import { Scheduler } from '../../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../../batcher/scheduler/scheduler-settings.ts';
+import { Speculation } from '../../batcher/speculation.ts';
 import { StepRates } from '../../batcher/step-rates.ts';
 import type { Job } from '../../shared/job.ts';
 import type { TokenEvent } from '../../shared/token-event.ts';
@@ -19,6 +20,8 @@ export const END_TOKEN = 0;
 export interface RigOptions extends FakeEngineOptions {
   budgetBlocks?: number;
   maxRunning?: number;
+  /** Default true. */
+  speculation?: boolean;
 }
 
 /** The batcher without Redis: every event of a job, in order, in `events`. */
@@ -36,6 +39,8 @@ export class Rig {
   readonly errors: Error[] = [];
   /** The next so many sends fail. */
   failingSends = 0;
+  /** Draft tokens verified so far. */
+  draftCount = 0;
   readonly #running: Promise<void>;
 
   constructor(options: RigOptions = {}) {
@@ -75,13 +80,20 @@ export class Rig {
       ttftSloMs: undefined,
       clock: () => Date.now(),
       wake: () => this.loop.wake(),
+      onSequenceLeft: sequenceId => speculation?.ended(sequenceId),
       onError: error => this.errors.push(error),
     });
+    // Takes every chance to draft, so that verification is tried hard.
+    const speculation = options.speculation === false ? undefined : new Speculation({ maxRows: 4, maxDrafts: 4, minGain: 1 });
     this.loop = new Loop({
       engine: this.engine,
       scheduler: this.scheduler,
       publisher: this.publisher,
       rates: new StepRates(),
+      speculation,
+      onVerified: draftTokens => {
+        this.draftCount += draftTokens;
+      },
       find: sequenceId => this.generations.find(sequenceId),
       runFailed: (sequenceIds, error) => this.generations.runFailed(sequenceIds, error),
       reproducibleRows: 2,

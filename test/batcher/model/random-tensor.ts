@@ -48,9 +48,10 @@ export function randomTensorBytes(type: TensorTypeName, elementCount: number, ra
     for (let i = 0; i < data.length; i++) data[i] = Math.floor(random() * 256);
     for (let block = 0; block < data.length; block += bytes) {
       data.writeUInt16LE(toHalf(scale * (0.5 + random())), block + halves[0]!);
-      // Minima of the plain types are negative; the K types subtract them by themselves.
-      const isSuper = elements === 256;
-      if (halves[1] !== undefined) data.writeUInt16LE(toHalf((isSuper ? scale * 7 : -scale * 7.5) * (0.5 + random())), block + halves[1]);
+      // Weights around zero: minima of the plain types are negative; the K types subtract theirs.
+      const middle = type.startsWith('Q5') ? 15.5 : 7.5;
+      const minimum = (elements === 256 ? scale : -scale) * middle;
+      if (halves[1] !== undefined) data.writeUInt16LE(toHalf(minimum * (0.5 + random())), block + halves[1]);
     }
   }
   return data;
