@@ -70,9 +70,11 @@ export async function installLlamaCpp(run: Pick<BenchRun, 'progress' | 'children
 
 async function readStamp(path: string): Promise<Stamp | undefined> {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as Stamp;
+    const stamp = JSON.parse(await readFile(path, 'utf8')) as Stamp;
+    // One of an older version of this file has another form.
+    return Array.isArray(stamp.programs) ? stamp : undefined;
   } catch {
-    return undefined; // the first time, or cut off while it was written
+    return undefined; // the first time
   }
 }
 

@@ -1,6 +1,6 @@
 /** `npm start` as a person meets it: the whole product, with the real model, Redis and workerd. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ class Start {
   }
 }
 
-/** Processes that name our data folder, or work in it: Redis, workerd, batchers and the supervisor. */
+/** Processes that name our data folder, carry our mark, or work in the folder: Redis shows neither arguments nor environment. */
 function ours(): { pid: number; command: string }[] {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
@@ -55,7 +55,9 @@ function ours(): { pid: number; command: string }[] {
       try {
         const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ');
         const environment = readFileSync(`/proc/${name}/environ`, 'utf8');
-        return command.includes(data) || environment.includes(`SLUICE_TEST_START=${data}`) ? [{ pid: Number(name), command }] : [];
+        const isOurs =
+          command.includes(data) || environment.includes(`SLUICE_TEST_START=${data}`) || readlinkSync(`/proc/${name}/cwd`).startsWith(data);
+        return isOurs ? [{ pid: Number(name), command }] : [];
       } catch {
         return [];
       }
@@ -125,6 +127,7 @@ describe('npm start', () => {
     ['redis', /redis-server|valkey-server/],
   ])('reports a killed %s and starts it again', async (name, pattern) => {
     const before = ours().filter(each => pattern.test(each.command));
+    expect(before).toHaveLength(1);
     for (const { pid } of before) process.kill(pid, 'SIGKILL');
     await start.says(new RegExp(`warning: ${name}\\S* ended \\(SIGKILL\\); starting it again in 0.5 s`));
     await until(() =>

@@ -354,6 +354,64 @@ describe('drafts', () => {
     expect(plans.at(-1)!.chunks[0]).toMatchObject({ logitCount: 3, start: 6 });
     await tested.drain();
   });
+
+  test('what was computed for them is nothing a reproducible sequence may use', async () => {
+    const tested = harness();
+    tested.add({ id: 'asked', promptTokenIds: prompt(8), maxNewTokens: 20, reproducible: true, speculation: true });
+    while (tested.alive().length > 0) {
+      tested.scheduler.proposeDrafts('asked', [1, 2, 3]);
+      await tested.step();
+    }
+    await tested.drain();
+    const resume = { generatedTokenIds: tested.generated('asked').slice(0, 16) };
+    tested.add({ id: 'strict', promptTokenIds: prompt(8), maxNewTokens: 20, reproducible: true, resume });
+    await tested.drain();
+    expect(tested.get('strict').cachedTokens).toBe(8);
+    tested.add({ id: 'stricter', promptTokenIds: prompt(8), maxNewTokens: 20, reproducible: true, resume });
+    await tested.drain();
+    // No: the first to be stored stays, unless the row is prefilled.
+    expect(tested.get('stricter').cachedTokens).toBe(8);
+  });
+
+  test('only as much counts as was accepted, and only where it is what was drafted', () => {
+    const { scheduler, engine } = harness();
+    const request = { tenant: 'a', serviceClass: 'default', maxNewTokens: 30, arrivedAt: 0, reproducible: false } as const;
+    scheduler.add({ ...request, id: 'x', promptTokenIds: prompt(6), choiceIds: ['x'] });
+    scheduler.commit(scheduler.plan()!, [{ sequenceId: 'x', tokenIds: [1], finished: false }]);
+    scheduler.proposeDrafts('x', [2, 3, 4]);
+    scheduler.commit(scheduler.plan()!, [{ sequenceId: 'x', tokenIds: [2, 3], finished: false }]);
+    scheduler.check();
+    const next = scheduler.plan()!;
+    expect(next.decode).toMatchObject([{ tokenId: 3, position: 8, sample: true }]);
+    scheduler.commit(next, [{ sequenceId: 'x', tokenIds: [5], finished: false }]);
+    scheduler.proposeDrafts('x', [6, 7]);
+    scheduler.commit(scheduler.plan()!, [{ sequenceId: 'x', tokenIds: [9, 8], finished: false }]);
+    expect(scheduler.plan()!.decode).toMatchObject([{ tokenId: 9, position: 10, sample: false }]);
+    expect(engine.usedBlocks).toBe(0);
+  });
+});
+
+test('forks and growth meet in every way at the end of the budget', async () => {
+  for (let budgetBlocks = 9; budgetBlocks < 20; budgetBlocks += 1) {
+    for (let length = 5; length < 14; length += 1) {
+      const tested = harness({ budgetBlocks, settings: { admissionWatermark: 0 }, engine: { shape: { rowCount: 6 } } });
+      tested.add({ id: 'old', serviceClass: 'priority', promptTokenIds: prompt(length, 3), maxNewTokens: 20 });
+      await tested.step();
+      tested.add({ id: 'x', promptTokenIds: prompt(9), choiceIds: ['x.0', 'x.1', 'x.2'], maxNewTokens: 12 });
+      await tested.drain();
+      tested.checkAtRest();
+    }
+  }
+});
+
+test('a batch of one reproducible sequence may be padded while a prefill runs in the next row', async () => {
+  const tested = harness({ engine: { kernels: 'apart' } });
+  tested.add({ id: 'seeded', promptTokenIds: prompt(6), maxNewTokens: 10, reproducible: true });
+  await tested.step();
+  tested.add({ id: 'long', promptTokenIds: prompt(100, 3) });
+  await tested.drain();
+  const choose = (logits: Float32Array, position: number): number | undefined => (position < 16 ? argmax(logits) : undefined);
+  expect(tested.generated('seeded')).toEqual(reference(prompt(6), choose, { kernels: 'apart' }));
 });
 
 test('after a failure of the engine what ran has ended and what waits runs', async () => {

@@ -144,6 +144,17 @@ describe('fairness', () => {
     expect(order.filter(tenant => tenant === 'b').length).toBe(10);
   });
 
+  test('nor has one whose last request runs for long', () => {
+    const line = new Line();
+    line.push({ tenant: 'b' });
+    line.next(10);
+    for (let i = 0; i < 100; i += 1) line.push({ tenant: 'a' });
+    for (let i = 0; i < 50; i += 1) line.queue.leave(line.next(100)!);
+    for (let i = 0; i < 50; i += 1) line.push({ tenant: 'b' });
+    const order = Array.from({ length: 20 }, () => line.next(100)!.request.tenant);
+    expect(order.filter(tenant => tenant === 'b').length).toBe(10);
+  });
+
   test('deadlines put a tenant ahead by the bound only', () => {
     const line = new Line({ fairnessBoundTokens: 500 });
     for (let i = 0; i < 50; i += 1) line.push({ tenant: 'hurry', deadlineAt: 1_000_000 + i });

@@ -1,0 +1,99 @@
+/** Product: the whole of Sluice as `npm start` runs it, with the real model, for one test file; ended with all its processes by `stop`. */
+import { readFile } from 'node:fs/promises';
+import { Redis } from 'ioredis';
+import { Children } from '../../bench/children.ts';
+import { benchModel } from '../../bench/model.ts';
+import { type Stack, startStack } from '../../bench/stack.ts';
+import { parseCard } from '../../shared/batcher-card.ts';
+import { BATCHER_CARDS } from '../../shared/keys.ts';
+
+export class Product {
+  readonly #stack: Stack;
+  readonly redis: Redis;
+
+  private constructor(stack: Stack) {
+    this.#stack = stack;
+    this.redis = new Redis(stack.redisUrl);
+  }
+
+  static async start(): Promise<Product> {
+    const progress = () => undefined;
+    const model = await benchModel({ model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
+    return new Product(await startStack({ model, threads: 2, progress, children: new Children() }));
+  }
+
+  /** Up to and with /v1. */
+  get baseUrl(): string {
+    return this.#stack.target.baseUrl;
+  }
+
+  get key(): string {
+    return this.#stack.target.apiKey;
+  }
+
+  get batcherPid(): number {
+    return this.#stack.batcherPid();
+  }
+
+  post(path: string, body: unknown, init: RequestInit = {}): Promise<Response> {
+    return fetch(`${this.baseUrl}${path}`, {
+      ...init,
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    });
+  }
+
+  /** A whole chat reply; throws with the body for any status but 200. */
+  async chat(body: ChatBody): Promise<ChatReply> {
+    const response = await this.post('/chat/completions', { model: 'default', temperature: 0, max_tokens: 24, ...body });
+    if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
+    return (await response.json()) as ChatReply;
+  }
+
+  /** Rows in use, as the batcher's cards say. */
+  async runningCount(): Promise<number> {
+    const cards = Object.values(await this.redis.hgetall(BATCHER_CARDS)).flatMap(json => parseCard(json) ?? []);
+    return cards.reduce((sum, card) => sum + card.runningCount + card.waitingCount, 0);
+  }
+
+  /** Resolves when the batcher holds nothing; cards come once a second. */
+  async idle(): Promise<void> {
+    const since = Date.now();
+    for (;;) {
+      const cards = Object.values(await this.redis.hgetall(BATCHER_CARDS)).flatMap(json => parseCard(json) ?? []);
+      const fresh = cards.filter(card => card.writtenAt > since);
+      if (fresh.length > 0 && fresh.every(card => card.runningCount + card.waitingCount === 0)) return;
+      await new Promise(resolve => setTimeout(resolve, 50));
+    }
+  }
+
+  async residentBytes(): Promise<number> {
+    const match = /VmRSS:\s+(\d+) kB/.exec(await readFile(`/proc/${this.batcherPid}/status`, 'utf8'));
+    return Number(match?.[1]) * 1024;
+  }
+
+  async stop(): Promise<void> {
+    this.redis.disconnect();
+    await this.#stack.close();
+  }
+}
+
+export interface ChatBody {
+  messages: unknown[];
+  [name: string]: unknown;
+}
+
+export interface ChatReply {
+  choices: {
+    index: number;
+    message: { content: string };
+    finish_reason: string;
+    logprobs: { content: { token: string; logprob: number; bytes: number[]; top_logprobs: unknown[] }[] } | null;
+  }[];
+  usage: { prompt_tokens: number; completion_tokens: number; total_tokens: number; prompt_tokens_details: { cached_tokens: number } };
+}
+
+export const user = (content: string) => ({ role: 'user', content });
+
+export const textOf = (reply: ChatReply, index = 0): string => reply.choices[index]!.message.content;

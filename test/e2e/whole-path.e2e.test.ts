@@ -1,0 +1,89 @@
+/** The whole path with the real model: many streams at once, clients that leave, batchers that die. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { streamChat } from '../../bench/load-client.ts';
+import { Product, textOf, user } from './product.ts';
+
+let product: Product;
+beforeAll(async () => {
+  product = await Product.start();
+});
+afterAll(() => product.stop());
+
+const target = () => ({ baseUrl: product.baseUrl, apiKey: product.key });
+const story = (index: number) => ({
+  model: 'default',
+  messages: [user(`Story ${index}: tell of a river and ${index} boats.`)],
+  temperature: 0,
+  max_tokens: 16,
+  ...{ ignore_eos: true },
+});
+
+describe('the whole path', () => {
+  it('carries 32 streams at once, each to its one end', async () => {
+    const outcomes = await Promise.all(Array.from({ length: 32 }, (_, index) => streamChat(target(), { body: story(index) })));
+    for (const outcome of outcomes) {
+      expect(outcome.faults).toEqual([]);
+      expect(outcome.finishReasons).toEqual(['length']);
+      expect(outcome.usage?.completionTokens).toBe(16);
+      expect(outcome.text).not.toContain('\uFFFD');
+    }
+    await product.idle();
+  });
+
+  it('frees the row of a client that leaves, streaming or not, running or queued', async () => {
+    const long = { ...story(1), max_tokens: 4_000, ignore_eos: true };
+    const leave = new AbortController();
+    const started = Promise.withResolvers<void>();
+    const running = Array.from({ length: 32 }, () =>
+      streamChat(target(), { body: long, signal: leave.signal, onChunk: () => started.resolve() }),
+    );
+    await started.promise;
+    // Behind 32 running ones these wait, some in the queue.
+    const queued = Array.from({ length: 12 }, () => streamChat(target(), { body: long, signal: leave.signal }));
+    const whole = product.post('/chat/completions', long, { signal: leave.signal }).catch(() => 'left');
+    await new Promise(resolve => setTimeout(resolve, 500));
+    leave.abort();
+    const outcomes = await Promise.all([...running, ...queued]);
+    expect(outcomes.every(outcome => outcome.isCut)).toBe(true);
+    expect(await whole).toBe('left');
+    await product.idle();
+    const left = await product.redis.keys('sluice:{*}:generate:chatcmpl-*');
+    expect(left).toEqual([]);
+  });
+
+  it('goes on in the same stream after the batcher was killed', async () => {
+    const body = { ...story(3), seed: 7, max_tokens: 48 };
+    const undisturbed = await streamChat(target(), { body });
+    expect(undisturbed.faults).toEqual([]);
+    let killed = false;
+    const outcome = await streamChat(target(), {
+      body,
+      onChunk: count => {
+        if (count < 5 || killed) return;
+        killed = true;
+        process.kill(product.batcherPid, 'SIGKILL');
+      },
+    });
+    expect(killed).toBe(true);
+    expect(outcome.faults).toEqual([]);
+    expect(outcome.text).toBe(undisturbed.text);
+    expect(outcome.usage?.completionTokens).toBe(48);
+  });
+
+  it('keeps what it holds in Redis bounded in time', async () => {
+    for (const key of await product.redis.keys('sluice:*')) {
+      if (/^sluice:(batchers|\{[^}]*\}:generate:(meta|id|events|stalled-check|marker|stalled|pc))$/.test(key)) continue;
+      expect(await product.redis.pttl(key), key).toBeGreaterThan(0);
+    }
+  });
+
+  it('hits the prefix cache without a change of the answer', async () => {
+    const body = { messages: [user(`${'The quick brown fox jumps over the lazy dog. '.repeat(30)}What animal jumps?`)] };
+    const cold = await product.chat(body);
+    const warm = await product.chat(body);
+    expect(textOf(warm)).toBe(textOf(cold));
+    // Every prompt begins with the template's own system turn.
+    expect(cold.usage.prompt_tokens_details.cached_tokens).toBeLessThan(48);
+    expect(warm.usage.prompt_tokens_details.cached_tokens).toBeGreaterThan(250);
+  });
+});
