@@ -29,17 +29,22 @@ export interface StreamOutcome {
   /** One entry for each chunk that brought text. */
   chunkTimes: number[];
   text: string;
+  /** The text of each choice, by index. */
+  choiceTexts: string[];
   finishReasons: string[];
   doneCount: number;
   usage: { promptTokens: number; completionTokens: number; cachedTokens: number } | undefined;
+  /** As the batcher measured them. */
+  timings: { queueMs: number; prefillMs: number; ttftMs: number } | undefined;
   /** The client left of its own accord. */
   isCut: boolean;
   faults: string[];
 }
 
 interface Chunk {
-  choices?: { delta?: { content?: string | null }; finish_reason?: string | null }[];
+  choices?: { index: number; delta?: { content?: string | null }; finish_reason?: string | null }[];
   usage?: { prompt_tokens: number; completion_tokens: number; prompt_tokens_details?: { cached_tokens?: number } } | null;
+  timings?: { queue_ms: number; prefill_ms: number; ttft_ms: number };
   error?: { message: string; code: string | null };
 }
 
@@ -54,16 +59,18 @@ export async function streamChat(target: Target, options: StreamOptions): Promis
     endedAt: 0,
     chunkTimes: [],
     text: '',
+    choiceTexts: [],
     finishReasons: [],
     doneCount: 0,
     usage: undefined,
+    timings: undefined,
     isCut: false,
     faults: [],
   };
   try {
     const response = await post(target, options);
     outcome.status = response.statusCode;
-    if (response.statusCode === 200) await readStream(response, outcome, options.onChunk);
+    if (response.statusCode === 200) await readStream(response, outcome, options);
     else outcome.faults.push(`status ${response.statusCode}: ${await readSome(response)}`);
   } catch (error) {
     if (options.signal?.aborted) outcome.isCut = true;
@@ -90,7 +97,7 @@ function post({ baseUrl, apiKey }: Target, options: StreamOptions): Promise<http
   return promise;
 }
 
-async function readStream(response: http.IncomingMessage, outcome: StreamOutcome, onChunk?: (chunkCount: number) => void): Promise<void> {
+async function readStream(response: http.IncomingMessage, outcome: StreamOutcome, { body, onChunk }: StreamOptions): Promise<void> {
   const parser = new SseParser();
   for await (const bytes of response) {
     const now = performance.now();
@@ -106,7 +113,7 @@ async function readStream(response: http.IncomingMessage, outcome: StreamOutcome
   }
   if (parser.remainder.trim() !== '') outcome.faults.push(`ended inside an event: ${parser.remainder.slice(0, 100)}`);
   if (outcome.doneCount !== 1) outcome.faults.push(`${outcome.doneCount} [DONE]`);
-  if (outcome.finishReasons.length !== 1) outcome.faults.push(`${outcome.finishReasons.length} finish_reason`);
+  if (outcome.finishReasons.length !== (body.n ?? 1)) outcome.faults.push(`${outcome.finishReasons.length} finish_reason`);
 }
 
 function readChunk(chunk: Chunk, outcome: StreamOutcome, now: number): void {
@@ -114,9 +121,14 @@ function readChunk(chunk: Chunk, outcome: StreamOutcome, now: number): void {
   for (const choice of chunk.choices ?? []) {
     if (choice.delta?.content) {
       outcome.text += choice.delta.content;
+      outcome.choiceTexts[choice.index] = (outcome.choiceTexts[choice.index] ?? '') + choice.delta.content;
       outcome.chunkTimes.push(now);
     }
     if (choice.finish_reason) outcome.finishReasons.push(choice.finish_reason);
+  }
+  if (chunk.timings) {
+    const { queue_ms: queueMs, prefill_ms: prefillMs, ttft_ms: ttftMs } = chunk.timings;
+    outcome.timings = { queueMs, prefillMs, ttftMs };
   }
   if (chunk.usage) {
     outcome.usage = {

@@ -23,4 +23,28 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'perplexity and agreement with the float32 reference',
     load: async () => (await import('./quality.ts')).qualityBench,
   },
+  prefix: {
+    summary: 'time to first token with a shared prefix, cold and warm',
+    load: async () => (await import('./prefix.ts')).prefixBench,
+  },
+  interference: {
+    summary: 'what a long prefill beside it does to a running stream',
+    load: async () => (await import('./interference.ts')).interferenceBench,
+  },
+  reproducible: {
+    summary: 'seeded requests give the same bytes whatever runs beside them; what that costs',
+    load: async () => (await import('./reproducible.ts')).reproducibleBench,
+  },
+  speculative: {
+    summary: 'tokens/s of one stream with drafts by prompt look-up and without',
+    load: async () => (await import('./speculative.ts')).speculativeBench,
+  },
+  preemption: {
+    summary: "a real trace's lengths in too little KV memory: nothing is lost",
+    load: async () => (await import('./preemption.ts')).preemptionBench,
+  },
+  'step-cost': {
+    summary: 'time of a step outside onnxruntime',
+    load: async () => (await import('./step-cost.ts')).stepCostBench,
+  },
 };

@@ -8,12 +8,13 @@ import { join } from 'node:path';
 import { ChildLog } from '../scripts/supervisor/child-log.ts';
 import { openDataFolder } from '../scripts/supervisor/data-folder.ts';
 import { developmentKey } from '../scripts/supervisor/development-key.ts';
-import { claimPort } from '../scripts/supervisor/free-port.ts';
+import { claimPort, freePort } from '../scripts/supervisor/free-port.ts';
 import { ensureRedisBinary } from '../scripts/supervisor/redis-binary.ts';
 import { startRedisServer } from '../scripts/supervisor/redis-server.ts';
 import { Stack as Installation } from '../scripts/supervisor/stack.ts';
 import type { BenchRun } from './bench.ts';
 import type { Target } from './load-client.ts';
+import { MetricsPage } from './metrics-page.ts';
 import type { BenchModel } from './model.ts';
 
 const HOST = '127.0.0.1';
@@ -23,15 +24,19 @@ export interface Stack extends AsyncDisposable {
   redisUrl: string;
   /** Of the one batcher. Throws while it is not running. */
   batcherPid(): number;
+  /** What the one batcher has counted so far. */
+  metrics(): Promise<MetricsPage>;
   close(): Promise<void>;
 }
 
 export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
   model: BenchModel;
   threads: number;
+  /** Options of the batcher besides threads and metrics port. */
+  batcherArguments?: readonly string[];
 }
 
-export async function startStack({ model, threads, progress, children }: StackOptions): Promise<Stack> {
+export async function startStack({ model, threads, batcherArguments = [], progress, children }: StackOptions): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
   const data = openDataFolder(folder);
   const key = developmentKey(data.path);
@@ -43,6 +48,7 @@ export async function startStack({ model, threads, progress, children }: StackOp
     log: new ChildLog(join(data.logs, 'redis.log')),
     onCrash: report => progress(`redis ended (${report.how})`),
   });
+  const metricsPort = await freePort(HOST);
   const installation = new Installation(
     {
       data,
@@ -52,7 +58,7 @@ export async function startStack({ model, threads, progress, children }: StackOp
       redisUrl: redis.url,
       runtime: 'workerd',
       batcherCount: 1,
-      batcherArguments: ['--threads', String(threads)],
+      batcherArguments: ['--threads', String(threads), '--metrics-port', String(metricsPort), ...batcherArguments],
       bindings: {},
     },
     { done: (part, detail) => progress(`${part}: ${detail}`), note: progress, warn: line => progress(`warning: ${line}`) },
@@ -81,6 +87,7 @@ export async function startStack({ model, threads, progress, children }: StackOp
       if (pid === undefined) throw new Error('the batcher is not running');
       return pid;
     },
+    metrics: () => MetricsPage.read(`http://${HOST}:${metricsPort}/metrics`),
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -34,6 +34,17 @@ export function outKey(shard: string): string {
 /** Hash: batcher id to BatcherCard JSON. */
 export const BATCHER_CARDS = 'sluice:batchers';
 
+/** What one batcher holds in its prefix cache: a hash of text-block hash to tokens, and the field PREFIX_HEAD. */
+export function prefixesKey(batcherId: string): string {
+  return `sluice:prefixes:{${batcherId}}`;
+}
+
+/** Which state a directory of prefixes is in; longer or shorter than any hash of a text block. */
+export const PREFIX_HEAD = 'head';
+
+/** Stream of changes to all batchers' prefixes (field `e`), for whoever has read what they hold. */
+export const PREFIX_CHANGES = 'sluice:prefix-changes';
+
 /** After the last event; long enough for a client to come back with Last-Event-ID. */
 export const GENERATION_LIFETIME_MS = 10 * 60_000;
 /** While a job waits or runs; refreshed by each event. */
@@ -47,3 +58,11 @@ export const OUT_LIFETIME_MS = 60 * 60_000;
 /** A batcher whose card is older than this is not counted on. */
 export const CARD_STALE_MS = 5_000;
 export const CARD_INTERVAL_MS = 1_000;
+
+/** At most so often a batcher tells what has changed in its prefix cache. */
+export const PREFIX_INTERVAL_MS = 200;
+/** What a batcher holds is forgotten so long after its last word; it says one three times as often. */
+export const PREFIX_LIFETIME_MS = 60_000;
+/** Changes in one entry of the stream, and entries kept in it, approximately: who falls further behind reads anew what the batchers hold. */
+export const PREFIX_CHANGES_PER_ENTRY = 1_024;
+export const PREFIX_STREAM_LENGTH = 1_000;

@@ -55,7 +55,7 @@ export class RunningSet {
       const sequence = this.#sequences[i]!;
       if (sequence.row === undefined || sequence.state !== 'running') throw new Error(`Running set: ${sequence.id} runs without a row.`);
       if (sequence.uncomputedCount < 1) throw new Error(`Running set: ${sequence.id} has nothing left to compute.`);
-      if (i > 0 && !isBefore(this.#sequences[i - 1]!, sequence)) throw new Error('Running set: sequences are out of order.');
+      if (i > 0 && isBefore(sequence, this.#sequences[i - 1]!)) throw new Error('Running set: sequences are out of order.');
     }
   }
 }
@@ -69,6 +69,6 @@ export function rankOf(sequence: Sequence): number {
 function isBefore(a: Sequence, b: Sequence): boolean {
   const ranks = rankOf(a) - rankOf(b);
   if (ranks !== 0) return ranks < 0;
-  // Forks share their admission.
-  return a.admissionOrder! <= b.admissionOrder!;
+  // Forks share their admission; of equals the one that was there first stays first.
+  return a.admissionOrder! < b.admissionOrder!;
 }
