@@ -1,10 +1,10 @@
 /** The batcher's process: reads the settings, opens the batcher, drains it on SIGTERM or SIGINT; a second signal ends it at once. */
-import { pino } from 'pino';
 import { openBatcher } from './batcher.ts';
+import { openLog } from './log.ts';
 import { readSettings } from './settings.ts';
 
 const settings = readSettings(process.argv.slice(2), process.env);
-const log = pino({ level: settings.logLevel, base: { batcher: settings.batcherId } });
+const log = openLog({ level: settings.logLevel, batcherId: settings.batcherId });
 try {
   const batcher = await openBatcher(settings, log);
   let isEnding = false;

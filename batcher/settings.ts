@@ -34,6 +34,8 @@ export interface BatcherSettings {
   metricsPort: number | undefined;
   /** Jobs taken off the queue ahead of a free row. */
   prefetch: number;
+  /** Text blocks of 256 bytes that the edge is told are in the prefix cache, at most; 0 tells nothing. */
+  prefixDirectoryEntries: number;
   /** A job whose batcher is silent for this long goes to another. */
   lockMs: number;
   /** SIGTERM: how long running requests may go on. */
@@ -81,6 +83,12 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--max-attempts <count>', 'how often a request is tried before it fails for good', integer('max-attempts', 1, 100), 3)
     .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
     .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
+    .option(
+      '--prefix-directory-entries <count>',
+      'text blocks that the gateway is told are in the prefix cache; 0 tells nothing',
+      integer('prefix-directory-entries', 0, 1 << 20),
+      16_384,
+    )
     .option('--lock-ms <ms>', 'a job whose batcher is silent for this long goes to another', integer('lock-ms', 500, 600_000), 2_000)
     .option(
       '--drain-timeout-ms <ms>',
@@ -89,6 +97,8 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
       4_000,
     )
     .option('--log-level <level>', 'trace, debug, info, warn, error or fatal', 'info');
+  // A bad value exits with 2, as what starts batchers knows: trying again would not help.
+  program.exitOverride(error => process.exit(error.exitCode === 0 ? 0 : 2));
   program.parse(argv, { from: 'user' });
   const options = program.opts();
   return {
@@ -108,6 +118,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     maxAttempts: options.maxAttempts,
     metricsPort: options.metricsPort,
     prefetch: options.prefetch,
+    prefixDirectoryEntries: options.prefixDirectoryEntries,
     lockMs: options.lockMs,
     drainTimeoutMs: options.drainTimeoutMs,
     logLevel: options.logLevel,
