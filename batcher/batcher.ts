@@ -6,11 +6,10 @@
  */
 import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
-import { SHARED_QUEUE } from '../shared/keys.ts';
-import { ChoiceMaker } from './choice.ts';
 import { OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
+import { HeldPrefixes } from './held-prefixes.ts';
 import { Intake } from './intake.ts';
 import { KvCache } from './kv/kv-cache.ts';
 import { kvBudget } from './kv-budget.ts';
@@ -20,6 +19,10 @@ import { serveMetrics } from './metrics-server.ts';
 import { loadChat } from './model/chat-template.ts';
 import { openPrepared } from './model/prepare.ts';
 import { Outbox } from './outbox.ts';
+import { OwnQueues } from './own-queues.ts';
+import { PrefixOutbox } from './prefix-outbox.ts';
+import { PrefixPublisher } from './prefix-publisher.ts';
+import { BranchMaker } from './prompt-branch.ts';
 import { encodePrompt } from './prompt-encoder.ts';
 import { Publisher } from './publisher.ts';
 import { connectRedis } from './redis.ts';
@@ -41,7 +44,14 @@ const MAX_DRAFTS = 8;
 /** Expected gain below which drafts are not worth their uncertainty. */
 const SPECULATION_GAIN = 1.05;
 
-export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<{ drain(): Promise<void> }> {
+export interface OpenBatcher {
+  /** Resolves when an operator asks this batcher to end; it may do so later than any other end. */
+  readonly drainAsked: Promise<void>;
+  /** Takes nothing new, lets what runs finish within the drain timeout, hands over the rest, and closes everything. */
+  drain(): Promise<void>;
+}
+
+export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<OpenBatcher> {
   const startedAt = Date.now();
   const model = await openPrepared(settings.modelDirectory);
   const { manifest, graphPath } = model;
@@ -72,6 +82,18 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   const speculation = settings.speculation
     ? new Speculation({ maxRows: SPECULATION_ROWS, maxDrafts: MAX_DRAFTS, minGain: SPECULATION_GAIN })
     : undefined;
+  const held =
+    settings.prefixDirectoryEntries === 0
+      ? undefined
+      : new HeldPrefixes({
+          blockTokens: BLOCK_TOKENS,
+          maxEntries: settings.prefixDirectoryEntries,
+          maxClosed: rowCount + 64,
+          tokenBytes: (tokenId, controlTokens) => tokenizer.tokenBytes(tokenId, controlTokens),
+          pathTokenIds: blockId => kv.pathTokenIds(blockId),
+          onChanged: () => prefixPublisher?.changed(),
+        });
+  const kv: KvCache = new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }, held);
   const scheduler = new Scheduler({
     settings: schedulerSettings({
       maxRunning: rowCount,
@@ -79,7 +101,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       speculationMaxRunning: SPECULATION_ROWS,
       maxBatchedTokens: Math.max(settings.maxBatchedTokens, rowCount + 16),
     }),
-    kv: new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }),
+    kv,
     contextTokens,
     clock,
   });
@@ -104,13 +126,23 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     onSettled: generation => generations.settled(generation),
     onError: error => log.warn({ error: error.message }, 'events could not be sent; they are sent again'),
   });
+  const prefixPublisher =
+    held &&
+    new PrefixPublisher({
+      batcherId: settings.batcherId,
+      held,
+      outbox: new PrefixOutbox(redis),
+      clock,
+      onError: error => log.warn({ error: error.message }, 'prefixes could not be told; they are told again'),
+    });
   const room = new Room(() => scheduler.waitingCount + generations.arrivingCount < Math.max(1, settings.prefetch));
   const generations: Generations = new Generations({
     scheduler,
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    choiceMaker: new ChoiceMaker(tokenizer, new SamplingScratch(shape.vocabSize)),
+    branchMaker: new BranchMaker(tokenizer, new SamplingScratch(shape.vocabSize)),
+    prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
     reproducible: settings.reproducible,
@@ -140,7 +172,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
   });
   let state: BatcherCard['state'] = 'serving';
-  const card = (): BatcherCard => {
+  const card = async (): Promise<BatcherCard> => {
+    const ownQueueCount = await ownQueues.waitingCount();
     const usage = scheduler.kvUsage;
     return {
       version: CARD_VERSION,
@@ -152,6 +185,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       state,
       runningCount: scheduler.runningCount,
       waitingCount: scheduler.waitingCount,
+      waitingTokens: scheduler.waitingTokens,
+      ownQueueCount,
       maxRunningCount: settings.maxRunning,
       kvCapacityTokens: budget.tokens,
       kvUsedTokens: (usage.budgetBlocks - usage.freeBlocks - usage.evictableBlocks) * BLOCK_TOKENS,
@@ -159,11 +194,18 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       decodeTokensPerSecond: rates.decodeTokensPerSecond,
     };
   };
-  const heartbeat = new Heartbeat(redis, card);
-  const intake = new Intake({
+  const drainAsked = Promise.withResolvers<void>();
+  const ownQueues: OwnQueues = new OwnQueues({
+    redis,
+    model: manifest.name,
+    batcherId: settings.batcherId,
+    onOrphans: batcherIds => void intake.adopt(batcherIds),
+    failed: error => log.warn({ error: error.message }, 'queues of other batchers'),
+  });
+  const heartbeat = new Heartbeat(redis, card, drainAsked.resolve);
+  const intake: Intake = new Intake({
     redisUrl: settings.redisUrl,
     model: manifest.name,
-    queueName: SHARED_QUEUE,
     batcherId: settings.batcherId,
     lockMs: settings.lockMs,
     room: () => room.wait(),
@@ -179,6 +221,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   });
   await intake.start();
   await heartbeat.start();
+  await ownQueues.start();
+  prefixPublisher?.start();
   log.info(
     {
       model: manifest.name,
@@ -193,7 +237,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   log.info({ batcherId: settings.batcherId, openMs: Date.now() - startedAt }, 'serving');
 
   return {
-    /** Takes nothing new, lets what runs finish within the drain timeout, hands over the rest, and closes everything. */
+    drainAsked: drainAsked.promise,
     async drain(): Promise<void> {
       state = 'draining';
       intake.stopTaking();
@@ -205,6 +249,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       await running;
       await publisher.idle();
       await intake.close();
+      await ownQueues.stop();
+      await prefixPublisher?.stop();
       await heartbeat.stop();
       redis.disconnect();
       metricsServer?.close();

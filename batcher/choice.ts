@@ -3,12 +3,9 @@
  * probabilities are made later, while the next step runs, so a stop string is noticed one token late and that token is dropped.
  * Its state depends on its tokens alone: another batcher takes it up by replaying them.
  */
-import type { Job } from '../shared/job.ts';
 import type { FinishReason, TokenLogprob } from '../shared/token-event.ts';
-import type { Tokenizer } from './model/tokenizer.ts';
-import { type SampledToken, Sampler } from './sampling/sampler.ts';
-import type { SamplingScratch } from './sampling/sampling-scratch.ts';
-import { ChoiceText } from './text/choice-text.ts';
+import type { SampledToken, Sampler } from './sampling/sampler.ts';
+import type { ChoiceText } from './text/choice-text.ts';
 
 export interface ChoiceDelta {
   tokenIds: number[];
@@ -23,6 +20,7 @@ export interface ChoiceOptions {
   sampler: Sampler;
   text: ChoiceText;
   endTokenIds: ReadonlySet<number>;
+  /** 0: nothing is sampled. */
   maxTokens: number;
   reportsLogprobs: boolean;
 }
@@ -49,6 +47,11 @@ export class Choice {
     return this.#tokenIds;
   }
 
+  /** Its prompt is computed and nothing sampled. */
+  get isEmpty(): boolean {
+    return this.#options.maxTokens === 0;
+  }
+
   /** No more tokens are to be sampled. */
   get isEnded(): boolean {
     return this.#samplingEnd !== undefined || this.#finishReason !== undefined;
@@ -67,7 +70,7 @@ export class Choice {
   /** The token for `position`, from the model's logits of one row. */
   sample(row: Float32Array, position: number): SampledToken {
     const token = this.#options.sampler.sample(row, position);
-    this.#accept(token.tokenId, token.logprob?.logprob);
+    this.#accept(token.tokenId);
     return token;
   }
 
@@ -78,8 +81,8 @@ export class Choice {
     return before === undefined ? undefined : this.#sampledAt - before;
   }
 
-  /** The context or the memory has no room for more. */
-  endForRoom(): void {
+  /** Nothing more is sampled: context or memory has no room for more, or nothing was to be. */
+  endByLength(): void {
     this.#samplingEnd ??= 'length';
   }
 
@@ -108,13 +111,13 @@ export class Choice {
 
   /** Takes over what an earlier attempt told. */
   replay(tokenIds: readonly number[], finishReason: FinishReason | undefined): void {
-    for (const tokenId of tokenIds) this.#accept(tokenId, undefined);
+    for (const tokenId of tokenIds) this.#accept(tokenId);
     this.tell(tokenIds.map(tokenId => ({ tokenId })));
     if (finishReason !== undefined) this.#finishReason = finishReason;
   }
 
-  #accept(tokenId: number, logprob: number | undefined): void {
-    this.#options.sampler.accept(tokenId, logprob);
+  #accept(tokenId: number): void {
+    this.#options.sampler.accept(tokenId);
     this.#tokenIds.push(tokenId);
     if (this.#options.endTokenIds.has(tokenId)) this.#samplingEnd = 'stop';
     else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
@@ -124,53 +127,4 @@ export class Choice {
   #told(tokens: readonly SampledToken[]): boolean {
     return tokens.length === 0 || tokens.at(-1)!.tokenId === this.#tokenIds.at(-1);
   }
-}
-
-/** What a choice needs of a tokenizer. */
-export type TokenBytesSource = Pick<Tokenizer, 'tokenBytes' | 'endTokenIds'>;
-
-/** ChoiceMaker: makes the choices of a job for one model. */
-export class ChoiceMaker {
-  readonly #tokenizer: TokenBytesSource;
-  readonly #scratch: SamplingScratch;
-  readonly #endTokenIds: ReadonlySet<number>;
-
-  constructor(tokenizer: TokenBytesSource, scratch: SamplingScratch) {
-    this.#tokenizer = tokenizer;
-    this.#scratch = scratch;
-    this.#endTokenIds = new Set(tokenizer.endTokenIds);
-  }
-
-  /** Throws ApiError for sampling parameters that this model cannot follow. */
-  choicesOf(job: Job, of: { idPrefix: string; promptTokenIds: readonly number[] }): Choice[] {
-    const { sampling, stopping } = job;
-    const seed = sampling.seed ?? seedOf(job.id);
-    return Array.from({ length: job.choiceCount }, (_, index) => {
-      return new Choice({
-        sequenceId: `${of.idPrefix}#${index}`,
-        index,
-        sampler: new Sampler(
-          { sampling, stopping, endTokenIds: [...this.#endTokenIds], promptTokenIds: of.promptTokenIds, seed, choice: index },
-          this.#scratch,
-        ),
-        text: new ChoiceText({
-          tokenBytes: id => this.#tokenizer.tokenBytes(id),
-          stop: stopping.stop,
-          minTokens: stopping.minTokens,
-        }),
-        endTokenIds: stopping.ignoreEos ? NO_TOKENS : this.#endTokenIds,
-        maxTokens: stopping.maxTokens ?? Number.POSITIVE_INFINITY,
-        reportsLogprobs: sampling.topLogprobs !== undefined,
-      });
-    });
-  }
-}
-
-const NO_TOKENS: ReadonlySet<number> = new Set();
-
-/** A seed for a request that gives none: the same at each attempt, so that a job goes on elsewhere as it would have here. */
-function seedOf(jobId: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < jobId.length; i++) hash = Math.imul(hash ^ jobId.charCodeAt(i), 0x01000193);
-  return hash >>> 0;
 }

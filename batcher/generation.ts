@@ -1,19 +1,19 @@
 /**
- * Generation: one job while it is in the batcher: what was sampled for each choice, and the events that tell of it. Its events are
+ * Generation: one job while it is in the batcher: what was sampled for each choice of each prompt, and the events that tell of it. Its events are
  * numbered without a gap, and after the terminal one it gives no more. It knows nothing of rows, steps or Redis.
  */
 
 import type { ErrorCode } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import type { FinishReason, Timings, TokenEvent, TokenLogprob, Usage } from '../shared/token-event.ts';
-import type { Choice, ChoiceMaker } from './choice.ts';
+import type { Choice } from './choice.ts';
 import type { Recipient } from './outbox.ts';
+import type { PromptBranch } from './prompt-branch.ts';
+import type { EchoPiece } from './prompt-echo.ts';
 
 export interface GenerationOptions {
   job: Job;
   attempt: number;
-  promptTokenIds: readonly number[];
-  choiceMaker: ChoiceMaker;
   /** Epoch milliseconds. */
   clock(): number;
 }
@@ -21,14 +21,13 @@ export interface GenerationOptions {
 export class Generation {
   readonly job: Job;
   readonly recipient: Recipient;
-  readonly promptTokenIds: readonly number[];
-  readonly choices: readonly Choice[];
   readonly #clock: () => number;
   readonly #takenAt: number;
   #seq = 0;
   #isOver = false;
   #endReason: string | undefined;
-  #cachedTokens = 0;
+  #branches: readonly PromptBranch[] = [];
+  #choices: readonly Choice[] = [];
   #prefillStartedAt: number | undefined;
   #firstTokenAt: number | undefined;
   #lastTokenAt: number | undefined;
@@ -37,16 +36,24 @@ export class Generation {
   constructor(options: GenerationOptions) {
     const { job } = options;
     this.job = job;
-    this.promptTokenIds = options.promptTokenIds;
     this.recipient = { jobId: job.id, attempt: options.attempt, shard: job.shard };
     this.#clock = options.clock;
     this.#takenAt = options.clock();
-    this.choices = options.choiceMaker.choicesOf(job, { idPrefix: this.scheduleId, promptTokenIds: options.promptTokenIds });
   }
 
   /** Its name in the scheduler: an earlier attempt at the same job may still be leaving it. */
   get scheduleId(): string {
     return `${this.job.id}@${this.recipient.attempt}`;
+  }
+
+  /** Its prompts, with their choices. Empty while nothing is known of them, or when they were refused. */
+  get branches(): readonly PromptBranch[] {
+    return this.#branches;
+  }
+
+  open(branches: readonly PromptBranch[]): void {
+    this.#branches = branches;
+    this.#choices = branches.flatMap(branch => branch.choices);
   }
 
   /** How it ended, for the books: a finish reason, or the code of its error. */
@@ -63,19 +70,30 @@ export class Generation {
     for (const event of recorded) {
       this.#seq = event.seq + 1;
       if (event.type === 'finish' || event.type === 'error') this.#isOver = true;
-      if (event.type === 'delta') this.choices[event.choice]?.replay(event.tokenIds, event.finishReason);
+      if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
+      if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
   }
 
   accept(): void {
-    if (this.#seq > 0) return;
-    this.#emit({ type: 'accepted', promptTokens: this.promptTokenIds.length });
+    if (this.#seq === 0) this.#emit({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    for (const branch of this.#branches) {
+      const { echo } = branch;
+      if (echo !== undefined && !echo.isScored && !echo.isTold) this.echo(branch, echo.rest());
+    }
+    // An earlier attempt may have told everything but the end.
+    this.#finishWhenTold();
   }
 
-  /** The first chunk of its prompt goes into the next step; `cachedTokens` of it need not be computed. */
-  prefillStarts(cachedTokens: number): void {
+  /** The first chunk of a prompt goes into the next step; `cachedTokens` of it need not be computed. */
+  prefillStarts(branch: PromptBranch, cachedTokens: number): void {
     this.#prefillStartedAt ??= this.#clock();
-    this.#cachedTokens = Math.max(this.#cachedTokens, cachedTokens);
+    branch.cachedTokens = Math.max(branch.cachedTokens, cachedTokens);
+  }
+
+  /** The prompt of a choice was computed, and nothing is sampled for it. */
+  prefillEnded(): void {
+    this.#firstTokenAt ??= this.#clock();
   }
 
   tokenSampled(): void {
@@ -85,7 +103,11 @@ export class Generation {
 
   tell(choice: Choice, delta: { tokenIds: number[]; text: string; logprobs?: TokenLogprob[]; finishReason?: FinishReason }): void {
     this.#emit({ type: 'delta', choice: choice.index, ...delta });
-    if (this.choices.every(each => each.finishReason !== undefined)) this.#finish();
+    this.#finishWhenTold();
+  }
+
+  echo(branch: PromptBranch, piece: EchoPiece): void {
+    this.#emit({ type: 'echo', prompt: branch.index, ...piece });
   }
 
   fail(code: ErrorCode, message: string, param?: string): void {
@@ -104,9 +126,9 @@ export class Generation {
 
   get usage(): Usage {
     return {
-      promptTokens: this.promptTokenIds.length,
-      completionTokens: this.choices.reduce((sum, choice) => sum + choice.completionTokens, 0),
-      cachedTokens: this.#cachedTokens,
+      promptTokens: this.#branches.reduce((sum, branch) => sum + branch.promptTokenIds.length, 0),
+      completionTokens: this.#choices.reduce((sum, choice) => sum + choice.completionTokens, 0),
+      cachedTokens: this.#branches.reduce((sum, branch) => sum + branch.cachedTokens, 0),
     };
   }
 
@@ -114,7 +136,7 @@ export class Generation {
     const prefillStartedAt = this.#prefillStartedAt ?? this.#takenAt;
     const firstTokenAt = this.#firstTokenAt ?? prefillStartedAt;
     const decodeMs = (this.#lastTokenAt ?? firstTokenAt) - firstTokenAt;
-    const decodedCount = Math.max(0, this.usage.completionTokens - this.choices.length);
+    const decodedCount = Math.max(0, this.usage.completionTokens - this.#choices.length);
     return {
       queueMs: Math.max(0, prefillStartedAt - this.job.submittedAt),
       prefillMs: firstTokenAt - prefillStartedAt,
@@ -123,9 +145,10 @@ export class Generation {
     };
   }
 
-  #finish(): void {
+  #finishWhenTold(): void {
+    if (this.#choices.length === 0 || this.#choices.some(choice => choice.finishReason === undefined)) return;
     this.#emit({ type: 'finish', usage: this.usage, timings: this.timings });
-    this.#endReason = this.choices.find(choice => choice.finishReason === 'length') === undefined ? 'stop' : 'length';
+    this.#endReason = this.#choices.find(choice => choice.finishReason === 'length') === undefined ? 'stop' : 'length';
     this.#isOver = true;
   }
 

@@ -3,12 +3,14 @@
  * the prompt into tokens, hands it to the scheduler, and answers each way out: finished, refused, cancelled, fenced, failed.
  */
 import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
-import { Job } from '../shared/job.ts';
-import type { Choice, ChoiceMaker } from './choice.ts';
+import { Job, type Prompt, promptsOf } from '../shared/job.ts';
+import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
-import type { TakenJob } from './intake.ts';
+import type { HeldPrefixes } from './held-prefixes.ts';
 import type { Outbox } from './outbox.ts';
+import type { BranchMaker, PromptBranch } from './prompt-branch.ts';
 import type { Publisher } from './publisher.ts';
+import type { TakenJob } from './queue-worker.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
 
@@ -17,8 +19,10 @@ export interface GenerationsOptions {
   outbox: Pick<Outbox, 'claim'>;
   publisher: Publisher;
   /** Rendered and tokenized. Throws ApiError for what the model's template refuses. */
-  encodePrompt(prompt: Job['prompt']): readonly number[];
-  choiceMaker: ChoiceMaker;
+  encodePrompt(prompt: Prompt): readonly number[];
+  branchMaker: BranchMaker;
+  /** Whose text the KV store comes to hold. */
+  prefixes?: Pick<HeldPrefixes, 'open' | 'close'> | undefined;
   contextTokens: number;
   /** A job is tried so many times before it fails for good. */
   maxAttempts: number;
@@ -36,6 +40,13 @@ export interface GenerationsOptions {
   onError(error: Error, jobId: string): void;
 }
 
+/** What a sequence of the scheduler is to the batcher. */
+export interface Found {
+  generation: Generation;
+  branch: PromptBranch;
+  choice: Choice;
+}
+
 interface Held {
   taken: TakenJob;
   generation: Generation;
@@ -44,7 +55,7 @@ interface Held {
 export class Generations {
   readonly #options: GenerationsOptions;
   readonly #byJob = new Map<string, Held>();
-  readonly #bySequence = new Map<string, { generation: Generation; choice: Choice }>();
+  readonly #bySequence = new Map<string, Found>();
   #arrivingCount = 0;
 
   constructor(options: GenerationsOptions) {
@@ -61,7 +72,7 @@ export class Generations {
     return this.#arrivingCount;
   }
 
-  find(sequenceId: string): { generation: Generation; choice: Choice } | undefined {
+  find(sequenceId: string): Found | undefined {
     return this.#bySequence.get(sequenceId);
   }
 
@@ -92,9 +103,7 @@ export class Generations {
   }
 
   fail(generation: Generation, code: ErrorCode, message: string): void {
-    this.#options.scheduler.cancel(generation.scheduleId);
-    generation.fail(code, message);
-    this.#options.publisher.publish();
+    this.#refuse(generation, new ApiError(code, message));
   }
 
   /** Its terminal event is recorded: off the queue with it. */
@@ -136,20 +145,14 @@ export class Generations {
       return;
     }
     const job = parsed.data;
-    let promptTokenIds: readonly number[] = [];
+    const generation = new Generation({ job, attempt: taken.attempt, clock: this.#options.clock });
     let refusal: ApiError | undefined;
     try {
-      promptTokenIds = this.#options.encodePrompt(job.prompt);
+      const prompts = promptsOf(job).map(prompt => ({ prompt, tokenIds: this.#options.encodePrompt(prompt) }));
+      generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, prompts));
     } catch (error) {
       refusal = toApiError(error);
     }
-    const generation = new Generation({
-      job,
-      attempt: taken.attempt,
-      promptTokenIds,
-      choiceMaker: this.#options.choiceMaker,
-      clock: this.#options.clock,
-    });
     if (taken.attempt > 1) {
       const { standing, events } = await this.#options.outbox.claim(generation.recipient);
       if (standing === 'fenced') return;
@@ -165,76 +168,94 @@ export class Generations {
       if (taken.attempt > this.#options.maxAttempts) {
         throw new ApiError('generation_failed', `The request failed ${this.#options.maxAttempts} times and is not tried again.`);
       }
-      this.#checkContext(generation);
-      this.#schedule(generation);
+      for (const branch of generation.branches) this.#checkContext(job, branch);
+      for (const branch of generation.branches) this.#schedule(job, branch);
       generation.accept();
+      if (generation.isOver) this.#options.publisher.publish();
     } catch (error) {
-      const { code, message, param } = asRefusal(error);
-      generation.fail(code, message, param);
-      this.#options.publisher.publish();
+      this.#refuse(generation, asRefusal(error, paramOf(job)));
     }
+  }
+
+  #refuse(generation: Generation, { code, message, param }: ApiError): void {
+    for (const branch of generation.branches) this.#options.scheduler.cancel(branch.scheduleId);
+    generation.fail(code, message, param);
+    this.#options.publisher.publish();
   }
 
   #hold(held: Held): void {
     const { generation } = held;
     this.#byJob.set(generation.job.id, held);
-    for (const choice of generation.choices) this.#bySequence.set(choice.sequenceId, { generation, choice });
+    for (const branch of generation.branches) {
+      for (const choice of branch.choices) this.#bySequence.set(choice.sequenceId, { generation, branch, choice });
+    }
     this.#options.publisher.add(generation);
   }
 
   #forget(held: Held): void {
     const { generation } = held;
-    this.#options.scheduler.cancel(generation.scheduleId);
     this.#byJob.delete(generation.job.id);
-    for (const { sequenceId } of generation.choices) {
-      this.#bySequence.delete(sequenceId);
-      this.#options.onSequenceLeft?.(sequenceId);
+    for (const { scheduleId, choices } of generation.branches) {
+      this.#options.scheduler.cancel(scheduleId);
+      this.#options.prefixes?.close(scheduleId);
+      for (const { sequenceId } of choices) {
+        this.#bySequence.delete(sequenceId);
+        this.#options.onSequenceLeft?.(sequenceId);
+      }
     }
   }
 
-  #checkContext(generation: Generation): void {
-    const promptTokens = generation.promptTokenIds.length;
+  #checkContext({ prompt, stopping }: Job, branch: PromptBranch): void {
+    const promptTokens = branch.promptTokenIds.length;
     const { contextTokens } = this.#options;
-    const param = generation.job.prompt.kind === 'chat' ? 'messages' : 'prompt';
-    const maxTokens = generation.job.stopping.maxTokens ?? 1;
+    const param = paramOf({ prompt });
+    // The last position of a prompt that is only scored is computed like one that goes on.
+    const maxTokens = Math.max(1, stopping.maxTokens ?? 1);
     if (promptTokens + maxTokens <= contextTokens) return;
     throw new ApiError(
       'context_length_exceeded',
       `This model's maximum context length is ${contextTokens} tokens. The request has ${promptTokens} tokens in the ${param}` +
-        (generation.job.stopping.maxTokens === undefined ? '.' : ` and asks for ${maxTokens} more.`),
+        (stopping.maxTokens === undefined ? '.' : ` and asks for ${maxTokens} more.`),
       { param },
     );
   }
 
-  #schedule(generation: Generation): void {
-    const { job } = generation;
-    const open = generation.choices.filter(choice => choice.finishReason === undefined);
+  #schedule(job: Job, branch: PromptBranch): void {
+    const open = branch.choices.filter(choice => choice.finishReason === undefined);
+    if (open.length === 0) return;
     const resumeChoices = open.map(choice => choice.generatedTokenIds);
     const ttftSloMs = job.ttftSloMs ?? this.#options.ttftSloMs;
     this.#options.scheduler.add({
-      id: generation.scheduleId,
+      id: branch.scheduleId,
       tenant: job.tenant,
       serviceClass: job.serviceClass,
-      promptTokenIds: generation.promptTokenIds,
-      maxNewTokens: job.stopping.maxTokens ?? this.#options.contextTokens,
+      promptTokenIds: branch.promptTokenIds,
+      maxNewTokens: Math.max(1, job.stopping.maxTokens ?? this.#options.contextTokens),
       arrivedAt: job.submittedAt,
       ttftDeadlineAt: ttftSloMs === undefined ? undefined : job.submittedAt + ttftSloMs,
       reproducible: this.#options.reproducible && job.sampling.seed !== undefined,
       speculation: job.speculation,
+      scoresPrompt: branch.scoresPrompt,
       choiceIds: open.map(choice => choice.sequenceId),
       ...(resumeChoices.some(tokenIds => tokenIds.length > 0) && { resumeChoices }),
     });
+    const { prompt, promptTokenIds } = branch;
+    this.#options.prefixes?.open(branch.scheduleId, { tenant: job.tenant, prompt, promptTokenIds });
   }
 }
 
-function asRefusal(error: unknown): ApiError {
+function paramOf({ prompt }: Pick<Job, 'prompt'>): string {
+  return prompt.kind === 'chat' ? 'messages' : 'prompt';
+}
+
+function asRefusal(error: unknown, param: string): ApiError {
   if (!(error instanceof RequestRefused)) return toApiError(error);
   switch (error.reason) {
     case 'context_exceeded':
     case 'kv_budget_exceeded':
-      return new ApiError('context_length_exceeded', error.message, { param: 'messages' });
+      return new ApiError('context_length_exceeded', error.message, { param });
     case 'empty_prompt':
-      return new ApiError('invalid_value', error.message, { param: 'prompt' });
+      return new ApiError('invalid_value', error.message, { param });
     case 'waiting_full':
       return new ApiError('queue_full', error.message);
     case 'nothing_to_generate':

@@ -1,16 +1,20 @@
-/** Heartbeat: writes this batcher's card once an interval and takes it away at the end. */
+/** Heartbeat: writes this batcher's card once an interval, hears whether it is asked to drain, and takes the card away at the end. */
 import type { Redis } from 'ioredis';
 import type { BatcherCard } from '../shared/batcher-card.ts';
-import { BATCHER_CARDS, CARD_INTERVAL_MS, CARD_STALE_MS } from '../shared/keys.ts';
+import { BATCHER_CARDS, CARD_INTERVAL_MS, CARD_STALE_MS, drainKey } from '../shared/keys.ts';
 
 export class Heartbeat {
   readonly #redis: Redis;
-  readonly #card: () => BatcherCard;
+  readonly #card: () => Promise<BatcherCard>;
+  readonly #onDrainAsked: () => void;
+  #isDrainAsked = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(redis: Redis, card: () => BatcherCard) {
+  /** `onDrainAsked` is called once, however often it is asked. */
+  constructor(redis: Redis, card: () => Promise<BatcherCard>, onDrainAsked: () => void) {
     this.#redis = redis;
     this.#card = card;
+    this.#onDrainAsked = onDrainAsked;
   }
 
   async start(): Promise<void> {
@@ -25,13 +29,21 @@ export class Heartbeat {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#redis.hdel(BATCHER_CARDS, this.#card().batcherId);
+    await this.#redis.hdel(BATCHER_CARDS, (await this.#card()).batcherId);
   }
 
   async #write(): Promise<void> {
-    const card = this.#card();
+    const card = await this.#card();
     await this.#redis.hset(BATCHER_CARDS, card.batcherId, JSON.stringify(card));
     await this.#sweep(card.writtenAt);
+    await this.#hear(card);
+  }
+
+  /** A request names the process that it means, since another may have its id by now. */
+  async #hear({ batcherId, startedAt }: BatcherCard): Promise<void> {
+    if (this.#isDrainAsked || (await this.#redis.get(drainKey(batcherId))) !== String(startedAt)) return;
+    this.#isDrainAsked = true;
+    this.#onDrainAsked();
   }
 
   /** Cards of batchers that died without taking theirs away. */

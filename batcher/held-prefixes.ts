@@ -9,8 +9,9 @@
  *     text    |──── h1 ────|──── h2 ────|──── h3 ────|─ …
  *     tokens  |··|··|··|··|··|··|··|··|··|··|··|··|··|        h1 hangs on the 5th KV block here and saves the 4 that are wholly its own
  */
-import { answerHead, PrefixChain, promptBytes, publicLength, TEXT_BLOCK_BYTES, tokenIdBytes } from '../shared/prefix.ts';
+
 import type { Prompt } from '../shared/job.ts';
+import { answerHead, PrefixChain, promptBytes, publicLength, tokenIdBytes } from '../shared/prefix.ts';
 import type { StoreListener } from './kv/kv-cache.ts';
 import { textCoverage } from './text-coverage.ts';
 
@@ -121,8 +122,8 @@ export class HeldPrefixes implements StoreListener {
       const need = needs[block]!;
       const blockId = blockIds[Math.ceil(need / blockTokens) - 1];
       if (blockId === undefined) continue;
-      // A prompt that goes on otherwise shares whole KV blocks only.
-      this.#hang(hashes[block]!, blockId, Math.floor(need / blockTokens) * blockTokens);
+      // A prompt that goes on otherwise shares whole KV blocks only, and may cut the text into other tokens right at the end.
+      this.#hang(hashes[block]!, blockId, Math.floor((need - 1) / blockTokens) * blockTokens);
     }
     this.#keepBound();
     if (this.#changes.size > 0) this.#options.onChanged();

@@ -1,27 +1,19 @@
 /**
- * Intake: takes jobs off a model's queue when there is room, keeps their locks, and settles them. A job is settled exactly once, after its
- * terminal event was written; one whose lock is lost belongs to somebody else.
+ * Intake: takes jobs from the queue that is meant for this batcher, the one that its model's batchers share, and those of batchers that are
+ * gone, when there is room, in the order of their priorities over all of them. What it took is held by the queue's worker until settled.
+ *
+ *   room? ── foremost of the queues ── fetch ── take
+ *                 └ none ── wait for any
  */
-import { type Job as QueueJob, Worker } from 'bullmq';
-import { queuePrefix } from '../shared/keys.ts';
+import { Redis } from 'ioredis';
+import { ownQueue, SHARED_QUEUE } from '../shared/keys.ts';
+import { QueueHeads } from './queue-heads.ts';
+import { QueueWorker, type TakenJob } from './queue-worker.ts';
 import { connectionOptions } from './redis.ts';
-
-/** A job that this process holds. `data` comes from the queue and is not yet checked. */
-export interface TakenJob {
-  id: string;
-  data: unknown;
-  /** From 1; more than 1 when an earlier holder went silent. */
-  attempt: number;
-  /** Off the queue for good. */
-  complete(): Promise<void>;
-  /** Back to the queue, for any batcher. */
-  giveBack(): Promise<void>;
-}
 
 export interface IntakeOptions {
   redisUrl: string;
   model: string;
-  queueName: string;
   batcherId: string;
   lockMs: number;
   /** Resolves when another job may be taken. */
@@ -32,47 +24,44 @@ export interface IntakeOptions {
   failed(error: Error): void;
 }
 
-const LOCK_RENEWALS = 4;
-/** Seconds that one blocking fetch waits at most. */
-const FETCH_WAIT_S = 5;
 const RETRY_PAUSE_MS = 200;
 
 export class Intake {
   readonly #options: IntakeOptions;
-  readonly #worker: Worker;
-  readonly #held = new Map<string, QueueJob>();
+  readonly #redis: Redis;
+  readonly #blocking: Redis;
+  readonly #heads: QueueHeads;
+  /** By name; at equal priorities the earlier goes first: own, shared, adopted. */
+  readonly #workers = new Map<string, QueueWorker>();
+  /** Takes nothing any more, and has jobs to settle. */
+  readonly #retired = new Set<QueueWorker>();
   #closing = false;
   readonly #closed = Promise.withResolvers<void>();
   #loop: Promise<void> | undefined;
-  #renewal: NodeJS.Timeout | undefined;
+  /** One change of the queues at a time. */
+  #change: Promise<void> = Promise.resolve();
 
   constructor(options: IntakeOptions) {
     this.#options = options;
-    this.#worker = new Worker(options.queueName, null, {
-      connection: connectionOptions(options.redisUrl),
-      prefix: queuePrefix(options.model),
-      name: options.batcherId,
-      autorun: false,
-      lockDuration: options.lockMs,
-      stalledInterval: Math.ceil(options.lockMs / LOCK_RENEWALS),
-      // How often a job may be tried is the batcher's decision, which ends it with an error event.
-      maxStalledCount: 1_000_000,
-      drainDelay: FETCH_WAIT_S,
-      removeOnComplete: { count: 0 },
-      removeOnFail: { count: 0 },
-    });
-    this.#worker.on('error', error => options.failed(error));
+    this.#redis = new Redis(connectionOptions(options.redisUrl));
+    this.#blocking = new Redis(connectionOptions(options.redisUrl));
+    for (const redis of [this.#redis, this.#blocking]) redis.on('error', options.failed);
+    this.#heads = new QueueHeads({ model: options.model, redis: this.#redis, blocking: this.#blocking });
   }
 
   async start(): Promise<void> {
-    await this.#worker.waitUntilReady();
-    await this.#worker.startStalledCheckTimer();
-    this.#renewal = setInterval(() => void this.#renewLocks(), this.#options.lockMs / LOCK_RENEWALS);
+    for (const name of [ownQueue(this.#options.batcherId), SHARED_QUEUE]) await this.#open(name);
     this.#loop = this.#fetch();
   }
 
   get heldCount(): number {
-    return this.#held.size;
+    return [...this.#workers.values(), ...this.#retired].reduce((sum, worker) => sum + worker.heldCount, 0);
+  }
+
+  /** Serves the own queues of these batchers besides, and those of no others any more. */
+  adopt(batcherIds: readonly string[]): Promise<void> {
+    this.#change = this.#change.then(() => this.#adopt(batcherIds.map(ownQueue))).catch(error => this.#options.failed(error as Error));
+    return this.#change;
   }
 
   /** Takes nothing new from now on; held jobs keep their locks until close. */
@@ -83,9 +72,34 @@ export class Intake {
 
   async close(): Promise<void> {
     this.stopTaking();
-    clearInterval(this.#renewal);
-    await this.#worker.close(true);
+    await this.#change;
+    // It may be waiting for a job.
+    this.#blocking.disconnect();
     await this.#loop;
+    await Promise.all([...this.#workers.values(), ...this.#retired].map(worker => worker.close()));
+    this.#redis.disconnect();
+  }
+
+  async #open(queueName: string): Promise<void> {
+    const { redisUrl, model, batcherId, lockMs, lost, failed } = this.#options;
+    const worker = new QueueWorker({ redisUrl, redis: this.#redis, model, queueName, batcherId, lockMs, lost, failed });
+    await worker.start();
+    this.#workers.set(queueName, worker);
+  }
+
+  async #adopt(names: readonly string[]): Promise<void> {
+    const wanted = new Set([ownQueue(this.#options.batcherId), SHARED_QUEUE, ...names]);
+    for (const [name, worker] of this.#workers) {
+      if (wanted.has(name)) continue;
+      this.#workers.delete(name);
+      this.#retired.add(worker);
+    }
+    for (const name of wanted) if (!this.#workers.has(name) && !this.#closing) await this.#open(name);
+    for (const worker of this.#retired) {
+      if (worker.heldCount > 0) continue;
+      this.#retired.delete(worker);
+      await worker.close();
+    }
   }
 
   async #fetch(): Promise<void> {
@@ -93,11 +107,7 @@ export class Intake {
       await Promise.race([this.#options.room(), this.#closed.promise]);
       if (this.#closing) return;
       try {
-        const queueJob = await this.#worker.getNextJob(this.#options.batcherId);
-        if (queueJob === undefined) continue;
-        // The fetch was under way when taking ended.
-        if (this.#closing) await queueJob.moveToWait(this.#options.batcherId);
-        else this.#hold(queueJob);
+        await this.#fetchOne();
       } catch (error) {
         if (this.#closing) return;
         this.#options.failed(error as Error);
@@ -106,39 +116,17 @@ export class Intake {
     }
   }
 
-  #hold(queueJob: QueueJob): void {
-    const id = queueJob.id!;
-    // The same job again: our own lock ran out. The earlier attempt here is fenced off like anyone else's.
-    if (this.#held.has(id)) this.#options.lost(id);
-    this.#held.set(id, queueJob);
-    this.#options.take({
-      id,
-      data: queueJob.data,
-      attempt: queueJob.attemptsStarted,
-      complete: () => this.#settle(queueJob, job => job.moveToCompleted(null, this.#options.batcherId, false)),
-      giveBack: () => this.#settle(queueJob, job => job.moveToWait(this.#options.batcherId)),
-    });
-  }
-
-  async #settle(queueJob: QueueJob, move: (job: QueueJob) => Promise<unknown>): Promise<void> {
-    if (this.#held.get(queueJob.id!) !== queueJob) return;
-    this.#held.delete(queueJob.id!);
-    try {
-      await move(queueJob);
-    } catch (error) {
-      // The lock ran out and the job is another's, or it was removed: its record is fenced, so nothing is told twice.
-      this.#options.failed(error as Error);
-    }
-  }
-
-  async #renewLocks(): Promise<void> {
-    await Promise.all(
-      [...this.#held].map(async ([id, queueJob]) => {
-        const renewed = await queueJob.extendLock(this.#options.batcherId, this.#options.lockMs).catch(() => undefined);
-        if (renewed !== 0 || this.#held.get(id) !== queueJob) return;
-        this.#held.delete(id);
-        this.#options.lost(id);
-      }),
-    );
+  async #fetchOne(): Promise<void> {
+    const names = [...this.#workers.keys()];
+    const name = (await this.#heads.foremost(names)) ?? (await this.#heads.wait(names));
+    if (name === undefined) return;
+    const worker = this.#workers.get(name);
+    // We were called, and cannot come any more.
+    if (this.#closing || worker === undefined) return this.#heads.call(name);
+    const job = await worker.fetch();
+    if (job === undefined) return;
+    // The fetch was under way when taking ended.
+    if (this.#closing) await job.giveBack();
+    else this.#options.take(job);
   }
 }

@@ -5,6 +5,7 @@
 import type { Choice } from './choice.ts';
 import type { Engine } from './engine/engine.ts';
 import type { Generation } from './generation.ts';
+import type { Found } from './generations.ts';
 import type { Publisher } from './publisher.ts';
 import type { SampledToken } from './sampling/sampler.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
@@ -22,8 +23,8 @@ export interface LoopParts {
   rates: StepRates;
   /** Absent: no drafts are offered. */
   speculation?: Speculation | undefined;
-  /** The choice of a sequence, and the generation that it belongs to. */
-  find(sequenceId: string): { generation: Generation; choice: Choice } | undefined;
+  /** The choice of a sequence, and the prompt and generation that it belongs to. */
+  find(sequenceId: string): Found | undefined;
   /** The engine or the sampler failed for these sequences; they are to be ended. */
   runFailed(sequenceIds: readonly string[], error: Error): void;
   /** Rows that a decode batch with a reproducible sequence has at the least. */
@@ -84,7 +85,10 @@ export class Loop {
       }
       const startedAt = performance.now();
       this.#engineMs = 0;
-      for (const { sequenceId, cachedTokens } of plan.admitted) this.#parts.find(sequenceId)?.generation.prefillStarts(cachedTokens);
+      for (const { sequenceId, cachedTokens } of plan.admitted) {
+        const found = this.#parts.find(sequenceId);
+        found?.generation.prefillStarts(found.branch, cachedTokens);
+      }
       this.#endForRoom(plan.exhausted);
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
@@ -115,17 +119,28 @@ export class Loop {
       this.#tell();
       const logits = await running;
       const ms = this.#engineTime(startedAt);
-      if (chunk.logitCount > 1) {
+      if (chunk.purpose === 'verify') {
         this.#verify(chunk, logits, { ms, outcomes });
         return;
       }
       this.#parts.rates.prefilled(chunk.tokenIds.length, ms);
-      if (chunk.logitCount === 0) return;
+      this.#scorePrompt(chunk, logits);
+      if (!chunk.sample) return;
       const position = chunk.start + chunk.tokenIds.length;
-      for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, { logits, positions: [position], drafts: [] }, outcomes);
+      const last = this.#row(logits, chunk.logitCount - 1);
+      for (const sequenceId of chunk.choiceIds) this.#sample(sequenceId, { logits: last, positions: [position], drafts: [] }, outcomes);
     } catch (error) {
       this.#parts.runFailed(chunk.choiceIds, error as Error);
     }
+  }
+
+  /** At once, since the logits are good until the next chunk. */
+  #scorePrompt(chunk: ChunkEntry, logits: Float32Array): void {
+    if (chunk.logitCount < chunk.tokenIds.length) return;
+    const found = this.#parts.find(chunk.sequenceId);
+    if (found === undefined || found.generation.isOver) return;
+    const piece = found.branch.echo?.score(chunk.start, logits);
+    if (piece !== undefined) found.generation.echo(found.branch, piece);
   }
 
   /** Drafts hold as long as each is the token that is sampled at its position; the first that is not is replaced, and the rest dropped. */
@@ -178,7 +193,7 @@ export class Loop {
 
   /**
    * Samples a token for each position in turn, from its row of the logits, until one is not the draft that was fed for it. Returns them.
-   * A sequence whose sampling fails ends alone.
+   * A sequence whose sampling fails ends alone; one that is to have no token ends at once.
    */
   #sample(
     sequenceId: string,
@@ -188,6 +203,13 @@ export class Loop {
     const found = this.#parts.find(sequenceId);
     if (found === undefined || found.generation.isOver || found.choice.isEnded) return [];
     const { generation, choice } = found;
+    if (choice.isEmpty) {
+      generation.prefillEnded();
+      choice.endByLength();
+      outcomes.push({ sequenceId, tokenIds: [], finished: true });
+      this.#untold.push({ generation, choice, tokens: [] });
+      return [];
+    }
     const tokens: SampledToken[] = [];
     try {
       for (const [index, position] of run.positions.entries()) {
@@ -215,7 +237,7 @@ export class Loop {
     for (const { sequenceId } of open) {
       const found = this.#parts.find(sequenceId);
       if (found === undefined || !scheduler.mayTakeDrafts(sequenceId)) continue;
-      const tokenIds = () => [...found.generation.promptTokenIds, ...found.choice.generatedTokenIds];
+      const tokenIds = () => [...found.branch.promptTokenIds, ...found.choice.generatedTokenIds];
       const drafts = speculation.draftsFor({ id: sequenceId, tokenIds }, open.length);
       if (drafts.length > 0) scheduler.proposeDrafts(sequenceId, drafts);
     }
@@ -226,7 +248,7 @@ export class Loop {
     for (const sequenceId of sequenceIds) {
       const found = this.#parts.find(sequenceId);
       if (found === undefined || found.generation.isOver) continue;
-      found.choice.endForRoom();
+      found.choice.endByLength();
       // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
       if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
     }

@@ -1,4 +1,4 @@
-/** The batcher's process: reads the settings, opens the batcher, drains it on SIGTERM or SIGINT; a second signal ends it at once. */
+/** The batcher's process: reads the settings, opens the batcher, drains it on SIGTERM or SIGINT or when an operator asks; a second signal ends it at once. */
 import { openBatcher } from './batcher.ts';
 import { openLog } from './log.ts';
 import { readSettings } from './settings.ts';
@@ -8,20 +8,26 @@ const log = openLog({ level: settings.logLevel, batcherId: settings.batcherId })
 try {
   const batcher = await openBatcher(settings, log);
   let isEnding = false;
+  const end = (why: { signal: string } | { asked: 'by the operator' }) => {
+    isEnding = true;
+    log.info(why, 'draining');
+    batcher.drain().then(
+      () => process.exit(0),
+      error => {
+        log.fatal({ error: (error as Error).stack }, 'drain failed');
+        process.exit(1);
+      },
+    );
+  };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       if (isEnding) process.exit(1);
-      isEnding = true;
-      log.info({ signal }, 'draining');
-      batcher.drain().then(
-        () => process.exit(0),
-        error => {
-          log.fatal({ error: (error as Error).stack }, 'drain failed');
-          process.exit(1);
-        },
-      );
+      end({ signal });
     });
   }
+  void batcher.drainAsked.then(() => {
+    if (!isEnding) end({ asked: 'by the operator' });
+  });
 } catch (error) {
   log.fatal({ error: (error as Error).message }, 'cannot start');
   process.exit(2);

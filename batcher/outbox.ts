@@ -1,8 +1,8 @@
 /**
- * Outbox: where events leave the batcher. One pipeline a step: each job's own record, fenced against earlier attempts, and one entry
+ * Outbox: where events leave the batcher. Two pipelines a step: each job's own record, fenced against earlier attempts, and then one entry
  * a broker shard. Events of a job leave in order; a broken connection delays them and loses none.
  */
-import type { Redis } from 'ioredis';
+import type { ChainableCommander, Redis } from 'ioredis';
 import {
   cancelKey,
   fenceKey,
@@ -45,32 +45,49 @@ export class Outbox {
     return { standing: standing as Standing, events: entries.flatMap(entry => decodeEvents(`[${entry}]`)) };
   }
 
-  /** One step's events. Resolves with each job's standing, in the order of `dispatches`. */
+  /**
+   * One step's events. Resolves with each job's standing, in the order of `dispatches`. Brokers hear only of what is recorded: an attempt
+   * that has been fenced off without knowing it would otherwise speak once more between two events of the next.
+   */
   async send(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     if (dispatches.length === 0) return [];
+    const standings = await this.#record(dispatches);
+    const heard = dispatches.filter((_, index) => standings[index] !== 'fenced');
+    await this.#tell(Map.groupBy(heard, ({ recipient }) => recipient.shard));
+    return standings;
+  }
+
+  async #record(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     const pipeline = this.#redis.pipeline();
-    const byShard = new Map<string, TokenEvent[]>();
     for (const { recipient, events } of dispatches) {
-      const isOver = events.some(isTerminal);
-      const lifetimeMs = isOver ? GENERATION_LIFETIME_MS : GENERATION_ACTIVE_LIFETIME_MS;
+      const lifetimeMs = events.some(isTerminal) ? GENERATION_LIFETIME_MS : GENERATION_ACTIVE_LIFETIME_MS;
       const entries = events.flatMap(event => [event.seq, JSON.stringify(event)]);
       pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, ...entries);
-      const shardEvents = byShard.get(recipient.shard) ?? [];
-      shardEvents.push(...events);
-      byShard.set(recipient.shard, shardEvents);
     }
-    for (const [shard, events] of byShard) {
+    return (await answers(pipeline)) as Standing[];
+  }
+
+  async #tell(byShard: ReadonlyMap<string, readonly Dispatch[]>): Promise<void> {
+    const pipeline = this.#redis.pipeline();
+    for (const [shard, dispatches] of byShard) {
+      const events = dispatches.flatMap(dispatch => dispatch.events);
       if (events.length === 0) continue;
       pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', encodeEvents(events));
       pipeline.pexpire(outKey(shard), OUT_LIFETIME_MS);
     }
-    const results = (await pipeline.exec()) ?? [];
-    return dispatches.map((_, index) => {
-      const [error, standing] = results[index] ?? [new Error('the pipeline was cut short')];
-      if (error) throw error;
-      return standing as Standing;
-    });
+    if (pipeline.length > 0) await answers(pipeline);
   }
+}
+
+/** Throws the first failure. */
+async function answers(pipeline: ChainableCommander): Promise<unknown[]> {
+  const { length } = pipeline;
+  const results = (await pipeline.exec()) ?? [];
+  return Array.from({ length }, (_, index) => {
+    const [error, answer] = results[index] ?? [new Error('the pipeline was cut short')];
+    if (error) throw error;
+    return answer;
+  });
 }
 
 function keysOf(jobId: string): [string, string, string] {

@@ -6,6 +6,8 @@ declare module 'ioredis' {
   interface RedisCommander<Context extends ClientContext> {
     appendEvents(...args: (string | number)[]): Result<string, Context>;
     claimRecord(...args: (string | number)[]): Result<string[], Context>;
+    publishPrefixes(...args: (string | number)[]): Result<string, Context>;
+    retireQueue(...args: (string | number)[]): Result<number, Context>;
   }
 }
 
@@ -32,6 +34,8 @@ export function connectRedis(url: string): Redis {
   const redis = new Redis(connectionOptions(url));
   redis.defineCommand('appendEvents', { numberOfKeys: 3, lua: script('append-events-3.lua') });
   redis.defineCommand('claimRecord', { numberOfKeys: 3, lua: script('claim-record-3.lua') });
+  redis.defineCommand('publishPrefixes', { numberOfKeys: 1, lua: script('publish-prefixes-1.lua') });
+  redis.defineCommand('retireQueue', { numberOfKeys: 5, lua: script('retire-queue-5.lua') });
   return redis;
 }
 

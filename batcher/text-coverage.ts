@@ -16,8 +16,12 @@ import type { TokenBytes } from './text/incremental-detokenizer.ts';
 
 /** Bytes that a template may write between two fields; the longest known, the instructions behind a list of tools, are some 300. */
 const MARKUP_BYTES = 512;
-/** A window may grow over fields that were not found up to this, so that the work stays in proportion. */
+/** A window may grow over fields that were not found up to this. */
 const WINDOW_LIMIT_BYTES = 4096;
+/** Work: bytes of the tokens looked at, those of fields in vain included; a prompt whose fields are all there takes each once. */
+const WORK_BYTES = 65_536;
+const WORK_PER_BYTE = 4;
+const WORK_PER_TOKEN = 16;
 
 export interface PromptText {
   /** promptBytes of the prompt. */
@@ -44,6 +48,7 @@ function byteNeeds(bytes: Uint8Array, cursor: TokenTextCursor): Int32Array {
   const needs = new Int32Array(bytes.length);
   let need = cursor.tokenCount;
   let slack = MARKUP_BYTES;
+  let work = WORK_BYTES + WORK_PER_BYTE * bytes.length + WORK_PER_TOKEN * need;
   let end = bytes.length;
   while (end > 0) {
     let start = end;
@@ -52,7 +57,10 @@ function byteNeeds(bytes: Uint8Array, cursor: TokenTextCursor): Int32Array {
     const window = 2 * (text.end - text.start) + slack;
     const place = cursor.place;
     needs.fill(need, text.end, end);
-    if (findField(bytes, { ...text, window }, cursor, needs)) {
+    const readBefore = cursor.readCount;
+    const isFound = findField(bytes, { ...text, window: Math.min(window, work) }, cursor, needs);
+    work -= cursor.readCount - readBefore;
+    if (isFound) {
       if (text.end > text.start) {
         need = needs[text.start]!;
         slack = MARKUP_BYTES;
@@ -116,6 +124,7 @@ class TokenTextCursor {
   #token: number;
   #bytes: Uint8Array = NO_BYTES;
   #at = 0;
+  #readCount = 0;
 
   constructor(tokenIds: readonly number[], tokenBytes: TokenBytes) {
     this.#tokenIds = tokenIds;
@@ -128,6 +137,11 @@ class TokenTextCursor {
     return Math.min(this.#token + 1, this.#tokenIds.length);
   }
 
+  /** Bytes given so far. */
+  get readCount(): number {
+    return this.#readCount;
+  }
+
   previous(): number | undefined {
     while (this.#at === 0) {
       if (this.#token === 0) return undefined;
@@ -136,6 +150,7 @@ class TokenTextCursor {
       this.#at = this.#bytes.length;
     }
     this.#at -= 1;
+    this.#readCount += 1;
     return this.#bytes[this.#at];
   }
 

@@ -48,9 +48,11 @@ async function measure(line: CommandLine, bench: Bench<SettingSpecs>): Promise<n
   const settings = readSettings(bench.settings, line.given);
   const host = readHost();
   const progress = (text: string) => process.stderr.write(`${text}\n`);
-  if (host.loadAverage > host.coreCount / 4) {
-    progress(`load average is ${host.loadAverage.toFixed(2)}: other work is running, so the figures are indicative only`);
-  }
+  const disturbance =
+    host.loadAverage > host.coreCount / 4
+      ? [`load average was ${host.loadAverage.toFixed(2)} before the run: other work disturbs the figures, so they are indicative only`]
+      : [];
+  for (const note of disturbance) progress(note);
   const children = new Children();
   let isInterrupted = false;
   // A second signal finds the default handler and ends the process at once.
@@ -67,6 +69,7 @@ async function measure(line: CommandLine, bench: Bench<SettingSpecs>): Promise<n
       host,
       settings: shownSettings(settings),
       ...findings,
+      notes: [...(findings.notes ?? []), ...disturbance],
     };
     process.stdout.write(`${line.isJson ? reportJson(report) : reportText(report)}\n`);
     return line.isCheck ? judge(report) : 0;

@@ -14,6 +14,12 @@ export interface DurableObjectClass {
   binding: string;
   /** Class exported by gateway/app.ts. */
   className: string;
+  /** It holds open connections, so it must not be put out of memory when it has been idle for some seconds. */
+  staysInMemory: boolean;
 }
 
-export const DURABLE_OBJECTS: readonly DurableObjectClass[] = [{ binding: 'BROKER', className: 'Broker' }];
+export const DURABLE_OBJECTS: readonly DurableObjectClass[] = [
+  { binding: 'BROKER', className: 'Broker', staysInMemory: true },
+  { binding: 'TENANT', className: 'Tenant', staysInMemory: false },
+  { binding: 'DIRECTORY', className: 'Directory', staysInMemory: false },
+];

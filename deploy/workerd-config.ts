@@ -33,10 +33,9 @@ function workerdConfig(options: WorkerdOptions, objectFolder: string): string {
     ...Object.entries(options.bindings).map(([name, value]) => `(name = ${text(name)}, text = ${text(value)})`),
     ...DURABLE_OBJECTS.map(({ binding, className }) => `(name = ${text(binding)}, durableObjectNamespace = ${text(className)})`),
   ];
-  // An object of this kind holds open connections, so it is not put out of memory after ten idle seconds.
   const namespaces = DURABLE_OBJECTS.map(
-    ({ className }) =>
-      `(className = ${text(className)}, uniqueKey = ${text(`sluice-${className}`)}, enableSql = true, preventEviction = true)`,
+    ({ className, staysInMemory }) =>
+      `(className = ${text(className)}, uniqueKey = ${text(`sluice-${className}`)}, enableSql = true, preventEviction = ${staysInMemory})`,
   );
   // Relative to the configuration: an absolute one is looked up in workerd's own import path.
   const embedPath = relative(resolve(options.dataFolder), resolve(options.bundlePath));

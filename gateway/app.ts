@@ -5,17 +5,27 @@
 import { env } from 'cloudflare:workers';
 import { type Context, Hono } from 'hono';
 import { ApiError, toApiError } from '../shared/errors.ts';
+import { requireAdministrator } from './administrator.ts';
 import { requireKey } from './api-key.ts';
 import type { AppEnv } from './app-env.ts';
 import { cors } from './cors.ts';
 import { readSettings } from './env.ts';
 import { errorResponse } from './error-response.ts';
+import { metered } from './metered.ts';
 import { requestLog } from './request-log.ts';
+import { drainBatcher, listBatchers } from './routes/admin-batchers.ts';
+import { changeKey, createKey, listKeys, revokeKey } from './routes/admin-keys.ts';
+import { deleteTenant, listTenants, putTenant, retrieveTenant } from './routes/admin-tenants.ts';
+import { listUsage } from './routes/admin-usage.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
+import { completions } from './routes/completions.ts';
 import { health, ready } from './routes/health.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
+import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 
 export { Broker } from './broker.ts';
+export { Directory } from './directory.ts';
+export { Tenant } from './tenant.ts';
 
 // Read while the Worker starts, so that a bad value is an error then and not at the first request.
 const settings = readSettings(env as unknown as Record<string, unknown>);
@@ -24,13 +34,26 @@ const app = new Hono<AppEnv>();
 
 app.use(requestLog(settings)); // outermost: it names and records whatever comes of a request
 app.use(cors()); // before the key: browsers send preflights without one
+app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
 app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for a stranger
+app.use('/v1/*', metered()); // after the key: the account is its owner's
+app.use('/admin/*', requireAdministrator(settings));
 
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));
 app.get('/v1/models', listModels(settings)).all(allow('GET'));
 app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
 app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));
+app.post('/v1/completions', completions(settings)).all(allow('POST'));
+app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings)).all(allow('GET, DELETE'));
+
+app.post('/admin/tenants', putTenant(settings)).get(listTenants(settings)).all(allow('GET, POST'));
+app.get('/admin/tenants/:name', retrieveTenant(settings)).delete(deleteTenant()).all(allow('GET, DELETE'));
+app.post('/admin/keys', createKey(settings)).get(listKeys(settings)).all(allow('GET, POST'));
+app.post('/admin/keys/:id', changeKey(settings)).delete(revokeKey(settings)).all(allow('POST, DELETE'));
+app.get('/admin/usage', listUsage(settings)).all(allow('GET'));
+app.get('/admin/batchers', listBatchers(settings)).all(allow('GET'));
+app.post('/admin/batchers/:id/drain', drainBatcher(settings)).all(allow('POST'));
 
 app.notFound(c => errorResponse(new ApiError('not_found', `Invalid URL (${c.req.method} ${c.req.path.slice(0, 256)}).`)));
 

@@ -1,6 +1,7 @@
 /** BrokerCall: how the Worker reaches the brokers, and which one holds a job. */
 import { ApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
+import type { Delivery, Idempotency } from './delivery.ts';
 import type { Env, Settings } from './env.ts';
 
 /** Body of a call to /relay. */
@@ -10,12 +11,54 @@ export interface RelayRequest {
   reply: ReplyShape;
   /** No batcher makes more prompt tokens of it. */
   promptTokensBound: number;
+  /** A batcher may refuse the prompt for more than its length: until one has accepted it, no reply says 200. */
+  isPromptUncertain?: boolean;
+  /** What the tenant's object has reserved for the prompt. */
+  promptTokens: number;
+  delivery: Delivery;
 }
 
-export interface ReplyShape {
+/** Body of a call to /attach: whose idempotency key was given once more. */
+export interface AttachRequest {
+  tenant: string;
+  idempotency: Idempotency;
+}
+
+/** Body of a call to /resume: by the owner of a key, or with a stream's token. */
+export interface ResumeRequest {
+  id: string;
+  tenant?: string;
+  token?: string;
+  /** Sequence number of the last event that the client has seen; -1 for none. */
+  seenSeq: number;
+}
+
+/** Body of a call to /cancel. */
+export interface CancelRequest {
+  id: string;
+  tenant: string;
+}
+
+/** Body of a call to /drain. */
+export interface DrainRequest {
+  batcherId: string;
+}
+
+export type ReplyShape = ChatShape | CompletionShape;
+
+interface ChatShape {
   kind: 'chat';
   isStreamed: boolean;
   includeUsage: boolean;
+}
+
+interface CompletionShape {
+  kind: 'completion';
+  isStreamed: boolean;
+  includeUsage: boolean;
+  /** Of each prompt's choices the best so many are returned; all of them in a stream. */
+  keptCount: number;
+  wantsLogprobs: boolean;
 }
 
 const RETRY_AFTER_SECONDS = 1;
@@ -34,15 +77,20 @@ export function anyShard(settings: Pick<Settings, 'instance'>): string {
   return `${settings.instance}-0`;
 }
 
+export type BrokerCall =
+  | { path: '/relay'; body: RelayRequest }
+  | { path: '/attach'; body: AttachRequest }
+  | { path: '/resume'; body: ResumeRequest }
+  | { path: '/cancel'; body: CancelRequest }
+  | { path: '/drain'; body: DrainRequest }
+  | { path: '/models' | '/ready' | '/batchers'; body?: undefined };
+
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
-export async function callBroker(
-  env: Env,
-  shard: string,
-  call: { path: '/relay' | '/models' | '/ready'; body?: RelayRequest },
-): Promise<Response> {
+export async function callBroker(env: Env, shard: string, call: BrokerCall): Promise<Response> {
   try {
     const stub = env.BROKER.get(env.BROKER.idFromName(shard));
-    const reply = await stub.fetch(ORIGIN + call.path, call.body === undefined ? {} : { method: 'POST', body: JSON.stringify(call.body) });
+    const url = `${ORIGIN}${call.path}?shard=${encodeURIComponent(shard)}`;
+    const reply = await stub.fetch(url, call.body === undefined ? {} : { method: 'POST', body: JSON.stringify(call.body) });
     // The same body under headers that middleware may add to.
     return new Response(reply.body, reply);
   } catch (cause) {

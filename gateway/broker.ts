@@ -1,56 +1,109 @@
 /**
- * Broker: the Durable Object between the Worker and Redis, the only one that talks to it; a thin host over queue, tail, board and relays.
- * Every job that it put on the queue is relayed to its end or withdrawn.
+ * Broker: the Durable Object between the Worker and Redis, the only one that talks to it; a thin host over queue, tails, board and open jobs.
+ * Every job that it put on the queue is relayed to its end or withdrawn, over any number of its clients and of its own lives.
  */
 import { DurableObject } from 'cloudflare:workers';
+import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError, toApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
-import { generationKey, outKey } from '../shared/keys.ts';
-import { decodeEvents, type TokenEvent } from '../shared/token-event.ts';
-import type { RelayRequest, ReplyShape } from './broker-call.ts';
-import { CardBoard, findModel, servedModels } from './card-board.ts';
+import { DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
+import { isTerminal } from '../shared/token-event.ts';
+import type { AttachRequest, CancelRequest, DrainRequest, RelayRequest, ResumeRequest } from './broker-call.ts';
+import { CardBoard, findModel, loadOf, servedModels } from './card-board.ts';
 import { ChatBody } from './chat-body.ts';
 import { ChatStream } from './chat-stream.ts';
+import { CompletionBody } from './completion-body.ts';
+import { CompletionStream } from './completion-stream.ts';
 import { type Env, readSettings, type Settings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { JobQueue } from './job-queue.ts';
+import type { OpenJob } from './open-job.ts';
+import { OpenJobs } from './open-jobs.ts';
+import { QueueEstimate } from './queue-estimate.ts';
+import { RecordKeeper } from './record-keeper.ts';
 import { RedisLink } from './redis.ts';
 import { Relay } from './relay.ts';
+import { type ReplyRecord, replyRecord, splitToken, streamToken } from './reply-record.ts';
 import type { ReplyWriter } from './reply-writer.ts';
+import { isSameText } from './same-text.ts';
+import { SettlementQueue } from './settlement-queue.ts';
 import { StreamTail } from './stream-tail.ts';
+import { refusedError, tenantObject } from './tenant-call.ts';
 
-interface OpenJob {
+interface Parts {
+  commands: RedisLink;
+  queue: JobQueue;
+  board: CardBoard;
+  keeper: RecordKeeper;
+  jobs: OpenJobs;
+}
+
+/** A job as it goes on the queue, and how it came. */
+interface Task {
   job: Job;
-  relay: Relay;
-  /** Its record is being read. */
-  isAsking: boolean;
-  /** Something came while its record was being read. */
-  isAskedAgain: boolean;
+  call: RelayRequest;
+  isSureToFit: boolean;
+}
+
+/** How a client came to a job that was there before it. */
+interface Visit {
+  signal: AbortSignal;
+  /** Sequence number of the last event that it has seen. */
+  seenSeq: number;
+  headers?: Record<string, string>;
+  /** Lines ahead of everything. */
+  preamble?: string;
 }
 
 const TICK_MS = 250;
 const BUSY_RETRY_AFTER_SECONDS = 1;
+/** Leases are renewed this often within their time. */
+const RENEWALS = 3;
+/** EventSource waits 3 to 5 seconds of its own. */
+const RECONNECT_LINE = 'retry: 1000\n';
+const CANCELLED = 'The request was cancelled.';
 
 export class Broker extends DurableObject<Env> {
   readonly #settings: Settings;
-  readonly #jobs = new Map<string, OpenJob>();
-  #parts: { commands: RedisLink; queue: JobQueue; board: CardBoard } | undefined;
-  #tail: StreamTail | undefined;
+  readonly #tails = new Map<string, StreamTail>();
+  readonly #estimate = new QueueEstimate();
+  readonly #settlements: SettlementQueue;
+  #parts: Parts | undefined;
+  #shard: string | undefined;
+  #adoption: Promise<void> | undefined;
   #ticker: ReturnType<typeof setInterval> | undefined;
   #isTicking = false;
+  #renewedAt = 0;
 
   constructor(state: DurableObjectState, env: Env) {
     super(state, env);
     this.#settings = readSettings(env);
+    this.#settlements = new SettlementQueue({
+      settler: tenant => tenantObject(env, tenant),
+      onTrouble: message => log({ event: 'settlement_trouble', cause: message }),
+    });
   }
 
   override async fetch(request: Request): Promise<Response> {
     try {
-      switch (new URL(request.url).pathname) {
+      const url = new URL(request.url);
+      this.#shard ??= url.searchParams.get('shard') ?? undefined;
+      this.#adopt();
+      switch (url.pathname) {
         case '/relay':
-          return await this.#relay(request);
+          return await this.#relay(await request.json(), request.signal);
+        case '/attach':
+          return await this.#attach(await request.json(), request.signal);
+        case '/resume':
+          return await this.#resume(await request.json(), request.signal);
+        case '/cancel':
+          return await this.#cancel(await request.json());
         case '/models':
           return Response.json(servedModels(await this.#open().board.cards(), Date.now()));
+        case '/batchers':
+          return Response.json(await this.#open().board.cards());
+        case '/drain':
+          return await this.#drain(await request.json());
         case '/ready':
           return await this.#ready();
         default:
@@ -71,49 +124,205 @@ export class Broker extends DurableObject<Env> {
     return Response.json({ status: 'ready', models: models.map(model => model.name) });
   }
 
-  async #relay(request: Request): Promise<Response> {
-    const call: RelayRequest = await request.json();
-    const { queue, board } = this.#open();
-    if (this.#jobs.size >= this.#settings.maxOpenCount) {
-      throw new ApiError('queue_full', 'Too many requests are open. Try again shortly.', { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS });
-    }
-    const now = Date.now();
-    const model = findModel(await board.cards(), call.job.model, { defaultModel: this.#settings.defaultModel, now });
-    const job: Job = { ...call.job, model: model.name };
-    // Before the job is on the queue: its first event may be written a moment later.
-    await this.#follow(job.shard);
-    const entry: OpenJob = {
-      job,
-      relay: new Relay({
-        writer: writerFor(call.reply, job),
-        isSureToFit: call.promptTokensBound + (job.stopping.maxTokens ?? 1) <= model.contextTokens,
-        maxBufferedBytes: this.#settings.maxBufferedBytes,
-        onAbandoned: why => this.#abandoned(job, why),
-        now,
-      }),
-      isAsking: false,
-      isAskedAgain: false,
-    };
-    this.#jobs.set(job.id, entry);
-    this.#ticker ??= setInterval(() => void this.#tick(), TICK_MS);
-    request.signal.addEventListener('abort', () => entry.relay.abandon(), { once: true });
+  /** The card of the batcher that is asked to drain; it reads the request with its next heartbeat. */
+  async #drain({ batcherId }: DrainRequest): Promise<Response> {
+    const { commands, board } = this.#open();
+    const card = (await board.cards()).find(one => one.batcherId === batcherId);
+    if (card === undefined || !isFresh(card, Date.now())) throw new ApiError('not_found', 'There is no such batcher.');
+    await commands.run(client => client.set(drainKey(batcherId), String(card.startedAt), 'PX', DRAIN_LIFETIME_MS));
+    return Response.json(card);
+  }
+
+  /** A job that is to be done; the reservation that its Worker made is settled here, whatever comes of it. */
+  async #relay(call: RelayRequest, signal: AbortSignal): Promise<Response> {
+    const { tenant, id: reservation, model } = call.job;
+    let next: Response | Task;
     try {
-      await queue.add(job);
+      next = await this.#prepare(call, signal);
+      // Before the job is on the queue: its first event may be written a moment later.
+      if (!(next instanceof Response)) await this.#follow(next.job.shard);
     } catch (error) {
-      this.#jobs.delete(job.id);
+      this.#settleNothing(tenant, reservation, model);
       throw error;
     }
+    if (!(next instanceof Response)) return await this.#submit(next, signal);
+    this.#settleNothing(tenant, reservation, model);
+    return next;
+  }
+
+  /** What is to be put on the queue; or the reply of a job that is there already, for an idempotency key that was given twice. */
+  async #prepare(call: RelayRequest, signal: AbortSignal): Promise<Response | Task> {
+    const { jobs, board, keeper } = this.#open();
+    if (jobs.size >= this.#settings.maxOpenCount) {
+      throw new ApiError('queue_full', 'Too many requests are open. Try again shortly.', { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS });
+    }
+    const model = findModel(await board.cards(), call.job.model, { defaultModel: this.#settings.defaultModel, now: Date.now() });
+    const isSureToFit =
+      call.isPromptUncertain !== true && call.promptTokensBound + Math.max(1, call.job.stopping.maxTokens ?? 1) <= model.contextTokens;
+    const job: Job = { ...call.job, model: model.name };
+    const task: Task = { job, call, isSureToFit };
+    const { idempotency } = call.delivery;
+    if (idempotency === undefined) return task;
+    const holder = await keeper.claim(idempotency.digest, { id: job.id, shard: job.shard, bodyDigest: idempotency.bodyDigest });
+    if (holder.id === job.id) return task;
+    if (holder.bodyDigest !== idempotency.bodyDigest) throw conflict();
+    const joined = await this.#join(holder.id, job.tenant, { signal, seenSeq: -1, headers: REPLAYED });
+    // Whoever took the key and did not get as far as the queue asked for the same: the job is put there in its place.
+    return joined ?? { ...task, job: { ...job, id: holder.id, shard: holder.shard } };
+  }
+
+  async #submit({ job, call, isSureToFit }: Task, signal: AbortSignal): Promise<Response> {
+    const { queue, keeper, jobs } = this.#open();
+    const record = replyRecord(job, {
+      promptTokensBound: call.promptTokensBound,
+      reply: call.reply,
+      isSureToFit,
+      isResumable: call.delivery.isResumable,
+      reservation: call.job.id,
+      reservedPromptTokens: call.promptTokens,
+      idempotency: call.delivery.idempotency?.digest,
+    });
+    const now = Date.now();
+    const entry = jobs.open(record, now);
+    this.#startTicking();
+    const relay = this.#listen(entry, { signal, seenSeq: -1 });
+    entry.join(relay, { isBehind: false, now });
+    try {
+      await Promise.all([keeper.put(record), queue.add(job)]);
+    } catch (error) {
+      // It may be on the queue nevertheless. A client with an idempotency key tries again, and finds it there.
+      if (record.idempotency === undefined) jobs.fail(entry, toApiError(error), Date.now());
+      else relay.fail(toApiError(error), Date.now());
+      entry.leave(relay);
+      entry.leftAt = Date.now();
+      throw error;
+    }
+    relay.begin(Date.now(), 'queued');
     // The client may have gone while the job was on its way, before there was anything to take back.
-    if (entry.relay.phase === 'over') this.#settle(entry, 'withdraw');
-    else entry.relay.queued(Date.now());
-    return await entry.relay.response;
+    if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(record, cancelled());
+    return await relay.response;
+  }
+
+  /** The reply of the job that answers an idempotency key; 204 when none does. */
+  async #attach(call: AttachRequest, signal: AbortSignal): Promise<Response> {
+    const holder = await this.#open().keeper.claimed(call.idempotency.digest);
+    if (holder === undefined) return NOBODY();
+    if (holder.bodyDigest !== call.idempotency.bodyDigest) throw conflict();
+    return (await this.#join(holder.id, call.tenant, { signal, seenSeq: -1, headers: REPLAYED })) ?? NOBODY();
+  }
+
+  /** The reply once more, from where its client stands. */
+  async #resume(call: ResumeRequest, signal: AbortSignal): Promise<Response> {
+    const token = call.token === undefined ? undefined : splitToken(call.token);
+    const tenant = token?.tenant ?? call.tenant;
+    if (tenant === undefined) throw noStream();
+    if (token !== undefined) {
+      const record = await this.#open().keeper.find(call.id, tenant);
+      if (record === undefined || !isSameText(token.secret, record.token)) throw noStream();
+    }
+    const reply = await this.#join(call.id, tenant, { signal, seenSeq: call.seenSeq, preamble: RECONNECT_LINE });
+    if (reply === undefined) throw noStream();
+    return reply;
+  }
+
+  async #cancel({ id, tenant }: CancelRequest): Promise<Response> {
+    const { jobs, keeper, queue } = this.#open();
+    const open = jobs.find(id, tenant);
+    if (open !== undefined) {
+      jobs.fail(open, cancelled(), Date.now());
+      return Response.json({ id, object: 'stream', status: 'cancelled' });
+    }
+    const record = await keeper.find(id, tenant);
+    if (record === undefined) throw noStream();
+    const events = await keeper.events(id, 0);
+    const isOver = events.some(isTerminal);
+    if (!isOver) {
+      this.#startTicking();
+      keeper.end(record, false);
+      await queue.withdraw(record, cancelled());
+    }
+    return Response.json({ id, object: 'stream', status: isOver ? 'finished' : 'cancelled' });
+  }
+
+  /** One more client for a job; undefined when there is none such, or no more. */
+  async #join(id: string, tenant: string, visit: Visit): Promise<Response | undefined> {
+    const { jobs, keeper, queue } = this.#open();
+    let record = jobs.find(id, tenant)?.record;
+    let events: Awaited<ReturnType<RecordKeeper['events']>> = [];
+    if (record === undefined) {
+      record = await keeper.find(id, tenant);
+      if (record === undefined) return undefined;
+      // Before its record is read: what is written afterwards is heard.
+      await this.#follow(record.shard);
+      events = await keeper.events(id, 0);
+      if (events.length === 0 && !(await queue.has(record))) return undefined;
+    }
+    const now = Date.now();
+    if (events.some(isTerminal)) return await this.#replay(record, events, visit);
+    const entry = jobs.open(record, now);
+    this.#startTicking();
+    // Who came back once may come back again.
+    entry.isResumable = true;
+    const relay = this.#listen(entry, visit);
+    entry.join(relay, { isBehind: true, now });
+    void keeper.announce([record]).catch(() => undefined);
+    void jobs.ask(entry);
+    await jobs.catchUp(entry, relay);
+    relay.begin(Date.now(), 'resumed');
+    return await relay.response;
+  }
+
+  /** The reply of a job that is over. */
+  #replay(record: ReplyRecord, events: Awaited<ReturnType<RecordKeeper['events']>>, visit: Visit): Promise<Response> {
+    const now = Date.now();
+    const relay = this.#relayFor(record, visit, () => undefined);
+    for (const event of events) relay.take(event, now);
+    return relay.response;
+  }
+
+  #listen(entry: OpenJob, visit: Visit): Relay {
+    const { jobs } = this.#open();
+    const relay = this.#relayFor(entry.record, visit, why => jobs.departed(entry, relay, why));
+    visit.signal.addEventListener('abort', () => relay.abandon(), { once: true });
+    if (visit.signal.aborted) relay.abandon();
+    return relay;
+  }
+
+  #relayFor(record: ReplyRecord, visit: Visit, onGone: ConstructorParameters<typeof Relay>[0]['onGone']): Relay {
+    const { isStreamed } = record.reply;
+    return new Relay({
+      writer: writerFor(record),
+      isSureToFit: record.isSureToFit,
+      maxBufferedBytes: this.#settings.maxBufferedBytes,
+      headers: {
+        'x-sluice-stream-id': record.id,
+        ...(isStreamed && { 'x-sluice-stream-token': streamToken(record) }),
+        ...visit.headers,
+      },
+      ...(isStreamed && visit.preamble !== undefined && { preamble: visit.preamble }),
+      seenSeq: isStreamed ? visit.seenSeq : -1,
+      onGone,
+      now: Date.now(),
+    });
   }
 
   /** Connections are opened by the first call, and kept. */
-  #open(): { commands: RedisLink; queue: JobQueue; board: CardBoard } {
+  #open(): Parts {
     if (this.#parts === undefined) {
       const commands = this.#connect('commands', false);
-      this.#parts = { commands, queue: new JobQueue(commands), board: new CardBoard(commands) };
+      const queue = new JobQueue(commands);
+      const board = new CardBoard(commands);
+      const keeper = new RecordKeeper({ link: commands, brokerId: crypto.randomUUID(), graceMs: this.#settings.resumeGraceMs });
+      const jobs = new OpenJobs({
+        settings: this.#settings,
+        queue,
+        keeper,
+        places: records => this.#places(records),
+        onAccepted: (job, promptTokens) => this.#accepted(job, promptTokens),
+        onClosed: job => this.#closed(job),
+        log,
+      });
+      this.#parts = { commands, queue, board, keeper, jobs };
     }
     return this.#parts;
   }
@@ -128,136 +337,167 @@ export class Broker extends DurableObject<Env> {
     });
   }
 
+  /** Of this broker's shard for good; of another one, whose client came here, while it has open jobs here. */
   #follow(shard: string): Promise<void> {
-    this.#tail ??= new StreamTail({
-      link: this.#connect('tail', true),
-      commands: this.#open().commands,
-      key: outKey(shard),
-      onEvents: events => this.#hear(events),
-      onInterrupted: () => {
-        for (const entry of this.#jobs.values()) void this.#ask(entry);
-      },
-      onTrouble: message => log({ event: 'tail_trouble', cause: message }),
+    let tail = this.#tails.get(shard);
+    if (tail === undefined) {
+      const { commands, jobs } = this.#open();
+      tail = new StreamTail({
+        link: this.#connect('tail', true),
+        commands,
+        key: outKey(shard),
+        onEvents: events => jobs.hear(events),
+        onInterrupted: () => jobs.askAll(shard),
+        onTrouble: message => log({ event: 'tail_trouble', cause: message }),
+      });
+      this.#tails.set(shard, tail);
+    }
+    return tail.start();
+  }
+
+  /** Once a life: what the last one left open. */
+  #adopt(): void {
+    const shard = this.#shard;
+    if (shard === undefined) return;
+    this.#adoption ??= this.#adoptFrom(shard).catch(error => {
+      // The next call tries again.
+      this.#adoption = undefined;
+      log({ event: 'adoption_failed', cause: String(error) });
     });
-    return this.#tail.start();
   }
 
-  /** Events of one read: each reply gets its share in one piece. */
-  #hear(events: readonly TokenEvent[]): void {
+  async #adoptFrom(shard: string): Promise<void> {
+    const { keeper, jobs } = this.#open();
+    const before = Date.now();
+    const records = await keeper.openRecords(shard);
+    if (records.length === 0) return;
+    await this.#follow(shard);
+    for (const record of records) if (record.submittedAt < before) jobs.adopt(record, Date.now());
+    this.#startTicking();
+    log({ event: 'jobs_adopted', count: records.length });
+  }
+
+  async #places(records: readonly ReplyRecord[]): Promise<(string | undefined)[]> {
+    const { queue, board } = this.#open();
+    const [positions, cards] = await Promise.all([queue.positions(records), board.cards()]);
     const now = Date.now();
-    const touched = new Set<OpenJob>();
-    for (const event of events) {
-      const entry = this.#jobs.get(event.id);
-      if (entry === undefined) continue;
-      const verdict = entry.isAsking ? 'ask' : entry.relay.hear(event, now);
-      if (verdict === 'ask') void this.#ask(entry);
-      if (verdict === 'taken') touched.add(entry);
-    }
-    for (const entry of touched) this.#tell(entry, now);
+    return records.map(({ model, promptTokensBound }, index) => {
+      const position = positions[index];
+      if (position === undefined) return undefined;
+      const waitMs = this.#estimate.waitMs({ model, position, promptTokensBound }, loadOf(cards, model, now));
+      return `queued position=${position}${waitMs === undefined ? '' : ` eta_ms=${Math.round(waitMs)}`}`;
+    });
   }
 
-  #tell(entry: OpenJob, now: number): void {
-    entry.relay.flush(now);
-    if (entry.relay.phase === 'over') this.#settle(entry, 'done');
+  /** A batcher has counted the prompt. */
+  #accepted(job: OpenJob, promptTokens: number): void {
+    const { model, promptTokensBound, reservedPromptTokens } = job.record;
+    this.#estimate.accepted(model, promptTokens, promptTokensBound);
+    if (promptTokens > reservedPromptTokens) void this.#reserveMore(job, promptTokens);
   }
 
-  /** Reads a job's record from where its reply stands. One read at a time: what comes meanwhile is read after it. */
-  async #ask(entry: OpenJob): Promise<void> {
-    if (entry.isAsking) {
-      entry.isAskedAgain = true;
-      return;
-    }
-    entry.isAsking = true;
-    try {
-      do {
-        entry.isAskedAgain = false;
-        // The id of an entry is its sequence number plus one.
-        const from = `${entry.relay.nextSeq + 1}-0`;
-        const record = await this.#open().commands.run(client => client.xrange(generationKey(entry.job.id), from, '+'));
-        const now = Date.now();
-        entry.relay.learn(decodeEvents(`[${record.map(([, fields]) => fields[1]).join(',')}]`), now);
-        this.#tell(entry, now);
-      } while (entry.isAskedAgain && entry.relay.phase !== 'over');
-    } catch {
-      // Redis is away; the tail comes back with it and asks again.
-    } finally {
-      entry.isAsking = false;
-    }
+  /** The prompt has more tokens than were reserved for it: they are reserved now, or it goes no further. */
+  async #reserveMore(job: OpenJob, promptTokens: number): Promise<void> {
+    const { tenant, reservation } = job.record;
+    // An object that cannot be reached counts them when it is told what was used.
+    const refused = await tenantObject(this.env, tenant)
+      .extend(reservation, promptTokens)
+      .catch(() => undefined);
+    if (refused !== undefined && job.order.phase !== 'over') this.#open().jobs.fail(job, refusedError(refused), Date.now());
   }
 
-  #abandoned(job: Job, why: 'left' | 'slow'): void {
-    const entry = this.#jobs.get(job.id);
-    if (entry === undefined) return;
-    log({ event: 'client_gone', jobId: job.id, why });
-    this.#settle(entry, 'withdraw');
+  #closed(job: OpenJob): void {
+    const { tenant, reservation, model } = job.record;
+    if (job.order.isAnswered) this.#estimate.finished(model, job.bill.used);
+    this.#settlements.settle(tenant, { id: reservation, model, used: job.bill.due });
   }
 
-  #settle(entry: OpenJob, how: 'done' | 'withdraw'): void {
-    this.#jobs.delete(entry.job.id);
-    if (how === 'withdraw') void this.#open().queue.withdraw(entry.job);
+  #settleNothing(tenant: string, reservation: string, model: string): void {
+    this.#settlements.settle(tenant, { id: reservation, model, used: undefined });
+    this.#startTicking();
   }
 
-  /** Heartbeats, deadlines, and what is owed to Redis. */
+  #startTicking(): void {
+    this.#ticker ??= setInterval(() => void this.#tick(), TICK_MS);
+  }
+
+  /** Heartbeats, deadlines, and what is owed to Redis and to tenants. */
   async #tick(): Promise<void> {
-    const { queue } = this.#open();
-    if (this.#jobs.size === 0 && queue.owedCount === 0) {
+    const { queue, keeper, jobs } = this.#open();
+    if (jobs.size === 0 && queue.owedCount + keeper.owedCount + this.#settlements.owedCount === 0) {
       if (this.#ticker !== undefined) clearInterval(this.#ticker);
       this.#ticker = undefined;
+      this.#stopForeignTails();
       return;
     }
-    this.#expire(Date.now());
+    const now = Date.now();
+    jobs.bound(now);
     if (this.#isTicking) return;
     this.#isTicking = true;
     try {
+      await this.#renew(now);
+      await this.#settlements.flush();
       await queue.withdrawOwed();
-      await this.#beat();
+      await keeper.flush();
+      await jobs.upkeep(now);
+      this.#stopForeignTails();
+    } catch {
+      // Redis is away: the next tick does it.
     } finally {
       this.#isTicking = false;
     }
   }
 
-  #expire(now: number): void {
-    const { queueTimeoutMs, silenceTimeoutMs } = this.#settings;
-    for (const entry of [...this.#jobs.values()]) {
-      const isWaiting = entry.relay.phase === 'waiting';
-      if (entry.relay.silenceMs(now) <= (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) continue;
-      const error = isWaiting
-        ? new ApiError('no_batcher', `No batcher took the request within ${queueTimeoutMs} ms.`, {
-            retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS,
-          })
-        : new ApiError('generation_failed', `The batcher has been silent for ${silenceTimeoutMs} ms.`);
-      entry.relay.fail(error, now);
-      this.#settle(entry, 'withdraw');
-    }
+  async #renew(now: number): Promise<void> {
+    if (now - this.#renewedAt < this.#settings.leaseMs / RENEWALS) return;
+    this.#renewedAt = now;
+    await this.#settlements.renew(
+      [...this.#open().jobs.values()].map(({ record: { tenant, reservation, model }, bill }) => ({
+        tenant,
+        progress: { id: reservation, model, used: bill.used },
+      })),
+    );
   }
 
-  async #beat(): Promise<void> {
-    const due = [...this.#jobs.values()].filter(entry => entry.relay.idleMs(Date.now()) >= this.#settings.heartbeatMs);
-    if (due.length === 0) return;
-    const waiting = due.filter(entry => entry.relay.phase === 'waiting');
-    const places = new Map<OpenJob, number | undefined>();
-    if (waiting.length > 0) {
-      const positions = await this.#open()
-        .queue.positions(waiting.map(entry => entry.job))
-        .catch(() => []);
-      for (const [index, entry] of waiting.entries()) places.set(entry, positions[index]);
+  #stopForeignTails(): void {
+    if (this.#tails.size <= 1) return;
+    const wanted = new Set([...this.#open().jobs.values()].map(job => job.record.shard));
+    for (const [shard, tail] of this.#tails) {
+      if (shard === this.#shard || wanted.has(shard)) continue;
+      tail.stop();
+      this.#tails.delete(shard);
     }
-    const now = Date.now();
-    for (const entry of due) entry.relay.beat(note(entry.relay.phase, places.get(entry)), now);
   }
 }
 
-function note(phase: Relay['phase'], position: number | undefined): string {
-  if (phase !== 'waiting') return 'working';
-  return position === undefined ? 'waiting' : `queued position=${position}`;
+const REPLAYED = { 'x-sluice-idempotent-replay': 'true' };
+const NOBODY = () => new Response(null, { status: 204 });
+
+function conflict(): ApiError {
+  return new ApiError('idempotency_conflict', 'This Idempotency-Key was used with another request body.', { param: 'idempotency-key' });
 }
 
-function writerFor(reply: ReplyShape, job: Job): ReplyWriter {
-  const head = { id: job.id, created: Math.floor(job.submittedAt / 1000), model: job.model };
-  const { choiceCount } = job;
-  return reply.isStreamed
-    ? new ChatStream({ head, choiceCount, includeUsage: reply.includeUsage })
-    : new ChatBody({ head, choiceCount, wantsLogprobs: job.sampling.topLogprobs !== undefined });
+function cancelled(): ApiError {
+  return new ApiError('request_cancelled', CANCELLED);
+}
+
+function noStream(): ApiError {
+  return new ApiError('not_found', 'There is no such stream, or no more.');
+}
+
+function writerFor(record: ReplyRecord): ReplyWriter {
+  const { reply, choiceCount, promptCount } = record;
+  const head = { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model };
+  const { isStreamed, includeUsage } = reply;
+  if (reply.kind === 'chat') {
+    return isStreamed
+      ? new ChatStream({ head, choiceCount, includeUsage })
+      : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
+  }
+  const { keptCount, wantsLogprobs } = reply;
+  return isStreamed
+    ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
+    : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
 }
 
 function log(line: Record<string, unknown>): void {

@@ -73,6 +73,37 @@ export function servedModels(cards: readonly BatcherCard[], now: number): Served
   return [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
+/** What the batchers of one model have to do, and how fast they do it, together. */
+export interface ModelLoad {
+  runningCount: number;
+  maxRunningCount: number;
+  /** Taken off the queue, and not yet running. */
+  waitingCount: number;
+  /** Their prompt tokens, where all batchers tell them. */
+  waitingTokens: number | undefined;
+  /** Measured; 0 until then. */
+  prefillTokensPerSecond: number;
+  decodeTokensPerSecond: number;
+}
+
+export function loadOf(cards: readonly BatcherCard[], model: string, now: number): ModelLoad {
+  const load: ModelLoad = {
+    ...{ runningCount: 0, maxRunningCount: 0, waitingCount: 0, waitingTokens: 0 },
+    ...{ prefillTokensPerSecond: 0, decodeTokensPerSecond: 0 },
+  };
+  for (const card of cards) {
+    if (card.model !== model || card.state !== 'serving' || !isFresh(card, now)) continue;
+    load.runningCount += card.runningCount;
+    load.maxRunningCount += card.maxRunningCount;
+    load.waitingCount += card.waitingCount;
+    const waitingTokens: number | undefined = load.waitingTokens;
+    load.waitingTokens = waitingTokens === undefined || card.waitingTokens === undefined ? undefined : waitingTokens + card.waitingTokens;
+    load.prefillTokensPerSecond += card.prefillTokensPerSecond;
+    load.decodeTokensPerSecond += card.decodeTokensPerSecond;
+  }
+  return load;
+}
+
 /**
  * The model that a client means. Throws `model_not_found` for a name that no batcher has, `no_batcher` for a model that is known
  * and not served now, or while nothing is served at all.

@@ -1,6 +1,6 @@
 /** ChatBody: a chat completion as one JSON object, written at the end. */
 import type { ApiError } from '../shared/errors.ts';
-import type { AcceptedEvent, DeltaEvent, FinishEvent, FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import type { AnswerEvent, FinishReason, TokenLogprob } from '../shared/token-event.ts';
 import { type ChatChoiceOut, chatCompletion, logprobsOut, type ReplyHead } from './openai-response.ts';
 import type { ReplyWriter } from './reply-writer.ts';
 
@@ -25,8 +25,8 @@ export class ChatBody implements ReplyWriter {
     }));
   }
 
-  write(event: AcceptedEvent | DeltaEvent | FinishEvent): string {
-    if (event.type === 'accepted') return '';
+  write(event: AnswerEvent): string {
+    if (event.type === 'accepted' || event.type === 'echo') return '';
     if (event.type === 'finish') return JSON.stringify(chatCompletion(this.#head, this.#choices.map(choiceOut), event));
     const choice = this.#choices[event.choice];
     if (choice === undefined) return '';

@@ -4,10 +4,11 @@
  *
  * `id:` is the sequence number of the event that the frames before it complete: who comes back with it has seen all of that event.
  */
-import { type ApiError, errorBody } from '../shared/errors.ts';
-import type { AcceptedEvent, DeltaEvent, FinishEvent, FinishReason } from '../shared/token-event.ts';
+import type { ApiError } from '../shared/errors.ts';
+import type { AnswerEvent, DeltaEvent, FinishEvent, FinishReason } from '../shared/token-event.ts';
 import { logprobsOut, type ReplyHead, timingsOut, usageOut } from './openai-response.ts';
 import type { ReplyWriter } from './reply-writer.ts';
+import { commentLine, DONE_FRAME, errorFrame, framesWithId } from './sse-frame.ts';
 
 export interface ChatStreamOptions {
   head: ReplyHead;
@@ -42,28 +43,24 @@ export class ChatStream implements ReplyWriter {
     this.#openCount = options.choiceCount;
   }
 
-  write(event: AcceptedEvent | DeltaEvent | FinishEvent): string {
+  write(event: AnswerEvent): string {
     switch (event.type) {
       case 'accepted':
+      case 'echo':
         return '';
       case 'delta':
-        return withId(event.seq, this.#delta(event));
+        return framesWithId(event.seq, this.#delta(event));
       case 'finish':
-        return `${withId(event.seq, this.#finish(event))}data: [DONE]\n\n`;
+        return framesWithId(event.seq, this.#finish(event)) + DONE_FRAME;
     }
   }
 
-  /**
-   * A comment line, and no blank line after it: the next event's own lines end it. A blank line would end an event, and
-   * openai-python dispatches one for each blank line once it has seen an `id:`, since it keeps the last id, and then fails on
-   * its empty data. Line by line a comment is skipped by openai-python, openai-node, eventsource-parser and EventSource alike.
-   */
   heartbeat(note: string): string {
-    return `: ${note}\n`;
+    return commentLine(note);
   }
 
-  failure(error: ApiError): string {
-    return `data: ${JSON.stringify(errorBody(error))}\n\n`;
+  failure(error: ApiError, seq: number | undefined): string {
+    return errorFrame(error, seq);
   }
 
   #delta(event: DeltaEvent): string[] {
@@ -112,11 +109,4 @@ export class ChatStream implements ReplyWriter {
   #chunk(index: number, delta: string, logprobs = 'null', finishReason = 'null', extra = ''): string {
     return `${this.#before}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${finishReason}}${this.#after}${extra}}`;
   }
-}
-
-/** The id stands on the last frame: one that got lost half-way is sent again whole. */
-function withId(seq: number, frames: readonly string[]): string {
-  if (frames.length === 0) return '';
-  const last = frames.length - 1;
-  return frames.map((frame, index) => (index === last ? `id: ${seq}\n${frame}\n\n` : `${frame}\n\n`)).join('');
 }

@@ -1,7 +1,12 @@
 /** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
+import type { Directory } from './directory.ts';
+import type { Tenant } from './tenant.ts';
+
 /** What wrangler.toml or the workerd configuration binds. Texts are settings or secrets; SETTINGS says which. */
 export interface Env {
   BROKER: DurableObjectNamespace;
+  TENANT: DurableObjectNamespace<Tenant>;
+  DIRECTORY: DurableObjectNamespace<Directory>;
   [name: string]: unknown;
 }
 
@@ -96,6 +101,38 @@ const NUMBERS = {
     unit: 'bytes',
     about: 'Most that is held for a client that reads slowly; past it the client is cut off.',
   },
+  leaseMs: {
+    name: 'SLUICE_LEASE_MS',
+    fallback: 60_000,
+    min: 1_000,
+    max: 3_600_000,
+    unit: 'milliseconds',
+    about: 'How long a request counts as running when the broker that holds it is gone; living brokers renew it in time.',
+  },
+  reservedTokens: {
+    name: 'SLUICE_RESERVED_TOKENS',
+    fallback: 1_024,
+    min: 1,
+    max: 1_000_000,
+    unit: 'tokens',
+    about: 'Reserved for an answer whose request names no max_tokens; under a token limit also the bound of that answer.',
+  },
+  maxBufferedTotalBytes: {
+    name: 'SLUICE_MAX_BUFFERED_TOTAL_BYTES',
+    fallback: 64 * 1024 * 1024,
+    min: 4096,
+    max: 16 * 1024 * 1024 * 1024,
+    unit: 'bytes',
+    about: 'Most that one broker object holds for all slow readers together; past it the slowest are cut off.',
+  },
+  resumeGraceMs: {
+    name: 'SLUICE_RESUME_GRACE_MS',
+    fallback: 30_000,
+    min: 100,
+    max: 3_600_000,
+    unit: 'milliseconds',
+    about: 'How long a resumable stream goes on without its client.',
+  },
 } as const satisfies Record<string, NumberRule>;
 
 interface TextRule {
@@ -119,7 +156,29 @@ const TEXTS = {
     fallback: undefined,
     pattern: /^[\x21-\x7e]{8,256}$/,
     rule: '8 to 256 visible ASCII characters',
-    about: 'The one key that is accepted; a secret. Without it every key is refused.',
+    about:
+      'One key for everything, tenant `dev` and administration; a secret, for a gateway on your own machine only: it never expires and cannot be revoked.',
+  },
+  adminKey: {
+    name: 'SLUICE_ADMIN_KEY',
+    fallback: undefined,
+    pattern: /^[\x21-\x7e]{32,256}$/,
+    rule: '32 to 256 visible ASCII characters',
+    about: "The operator's key for every call under /admin; a secret.",
+  },
+  keySecret: {
+    name: 'SLUICE_KEY_SECRET',
+    fallback: undefined,
+    pattern: /^[\x21-\x7e]{32,256}$/,
+    rule: '32 to 256 visible ASCII characters',
+    about: 'What keys are made and checked with; a secret. Without it no key can be made.',
+  },
+  previousKeySecret: {
+    name: 'SLUICE_KEY_SECRET_PREVIOUS',
+    fallback: undefined,
+    pattern: /^[\x21-\x7e]{32,256}$/,
+    rule: '32 to 256 visible ASCII characters',
+    about: 'The secret before the last change; keys made with it are good until it is taken away. A secret.',
   },
   defaultModel: {
     name: 'SLUICE_DEFAULT_MODEL',
@@ -144,7 +203,7 @@ const TEXTS = {
   },
 } as const satisfies Record<string, TextRule>;
 
-type Optional = 'developmentKey' | 'defaultModel';
+type Optional = 'developmentKey' | 'adminKey' | 'keySecret' | 'previousKeySecret' | 'defaultModel';
 
 export type Settings = { readonly [K in keyof typeof NUMBERS]: number } & {
   readonly [K in Exclude<keyof typeof TEXTS, Optional>]: string;

@@ -1,9 +1,183 @@
-/** FairQueue: where among the waiting a job stands. Lower comes first; within one priority BullMQ keeps the order of arrival. */
-import type { Job, ServiceClass } from '../shared/job.ts';
+/**
+ * FairQueue: where among the waiting a job stands: start-time fair queueing over tokens, within each class of service, over all brokers and
+ * all queues of a model. While two tenants wait, what is served of them goes as their weights; whoever has little to ask for is served
+ * before those who flood, and nobody is held to what was done while he did not wait.
+ *
+ * Time is virtual: it goes on with the work that is begun. A job starts at the present or where the tenant's last one ends, whichever is
+ * later, and ends its tokens / the tenant's weight later. BullMQ's priority is the start, in steps:
+ *
+ *     priority   1 ················· 699,050 ················· 1,398,099 ················· 2,097,148
+ *                │ priority │ V ─── starts ──▶ │ default              │ flex
+ *
+ * When starts come to the end of their class's range everything is moved back to its beginning by what has passed (re-based).
+ */
+import { SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
+import { fairKey, queueKey, queuePrefix } from '../shared/keys.ts';
 
-/** BullMQ takes priorities from 1 to 2^21 and ranks a job without one above all of them. Each class has a third of the range. */
-const CLASS_PRIORITY: Record<ServiceClass, number> = { priority: 1, default: 700_000, flex: 1_400_000 };
+/** BullMQ takes priorities from 1 to 2^21 - 1 and ranks a job without one above all of them. Each class has a third of the range. */
+export const STEPS_PER_CLASS = 699_049;
+/** Tokens of a tenant of weight 1 in one step; within one step the order is that of arrival. */
+const TOKENS_PER_STEP = 4;
+/** Of a model that nobody asks for. */
+const LIFETIME_MS = 60 * 60_000;
+/** Tenants this far behind the present are forgotten: longer than any answer is, whose true length is told at its end. */
+const FORGET_TOKENS = 1_000_000;
 
-export function priorityOf(job: Pick<Job, 'serviceClass'>): number {
-  return CLASS_PRIORITY[job.serviceClass];
+/** Of RedisLink what is used here. */
+export interface Link {
+  run<T>(
+    command: (client: { eval(script: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> }) => Promise<T>,
+  ): Promise<T>;
+}
+
+/** A job that wants to be queued. */
+export interface Entrant {
+  model: string;
+  serviceClass: ServiceClass;
+  tenant: string;
+  weight: number;
+  /** Expected; settle corrects it. */
+  tokens: number;
+  /** Which queue it goes to. */
+  queueName: string;
+  /** It is refused when more than this many jobs would stand before it. */
+  maxAheadCount: number;
+}
+
+export type Entry = { outcome: 'entered'; priority: number; aheadCount: number } | { outcome: 'refused'; aheadCount: number };
+
+/**
+ * KEYS[1]     sorted set of virtual times: of each tenant where its last job ends; of '' the present; of ' ' the latest start
+ * KEYS[2..]   of each queue of the model, that of the job first: sorted set of the waiting, list of those that came back, list of those
+ *             that are worked on
+ *
+ * ARGV[1]     tenant
+ * ARGV[2]     how long the job is, in virtual time
+ * ARGV[3]     first priority of the class
+ * ARGV[4]     steps of the class
+ * ARGV[5]     virtual time of a step
+ * ARGV[6]     most jobs that may stand before it
+ * ARGV[7]     how far behind a tenant is forgotten
+ * ARGV[8]     lifetime of the times in ms
+ * ARGV[9..]   prefixes of the names of jobs, in the order of the queues
+ *
+ * Output: { priority, or 0 when refused; how many stand before it }
+ */
+const ENTER = `
+local UNIT = 4294967296
+local tenant, length = ARGV[1], tonumber(ARGV[2])
+local base, steps, step_time = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local function score(priority) return string.format('%.0f', priority * UNIT) end
+local function time_of(member) return tonumber(redis.call('ZSCORE', KEYS[1], member) or '0') end
+
+local queue_count = (#KEYS - 1) / 3
+local first
+for index = 0, queue_count - 1 do
+  local head = redis.call('ZRANGEBYSCORE', KEYS[2 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES', 'LIMIT', 0, 1)
+  if #head > 0 then
+    local step = math.floor(tonumber(head[2]) / UNIT) - base
+    if first == nil or step < first then first = step end
+  end
+end
+-- The present is a step before what is begun next, so that who comes new goes before it; where nothing waits it is what was begun last.
+local present = math.max(time_of(''), first and (first - 1) * step_time or time_of(' '))
+local start = math.max(first and present or present + step_time, time_of(tenant))
+local step = math.floor(start / step_time)
+
+local moved = 0
+if step >= steps then
+  moved = math.floor(present / step_time)
+  if moved < steps / 4 then moved = 0 end
+  step = math.min(step - moved, steps - 1)
+end
+local priority = base + step
+-- Priorities of the waiting are still where they were before a move.
+local ahead = redis.call('LLEN', KEYS[3]) + redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score(math.min(priority + moved, base + steps - 1) + 1))
+if ahead > tonumber(ARGV[6]) then return { 0, ahead } end
+
+if moved > 0 then
+  local back = moved * step_time
+  present, start = present - back, start - back
+  local times = redis.call('ZRANGE', KEYS[1], 0, -1)
+  for _, member in ipairs(times) do redis.call('ZINCRBY', KEYS[1], -back, member) end
+  for index = 0, queue_count - 1 do
+    local jobs = redis.call('ZRANGEBYSCORE', KEYS[2 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES')
+    for at = 1, #jobs, 2 do
+      local old = math.floor(tonumber(jobs[at + 1]) / UNIT)
+      local new = math.max(base, old - moved)
+      redis.call('ZADD', KEYS[2 + 3 * index], string.format('%.0f', tonumber(jobs[at + 1]) - (old - new) * UNIT), jobs[at])
+      redis.call('HSET', ARGV[9 + index] .. jobs[at], 'priority', new)
+    end
+    -- Jobs that a batcher has may come back.
+    for _, id in ipairs(redis.call('LRANGE', KEYS[4 + 3 * index], 0, -1)) do
+      local old = tonumber(redis.call('HGET', ARGV[9 + index] .. id, 'priority') or '0')
+      if old >= base and old < base + steps then
+        redis.call('HSET', ARGV[9 + index] .. id, 'priority', math.max(base, old - moved))
+      end
+    end
+  end
+end
+redis.call('ZADD', KEYS[1], present, '')
+redis.call('ZADD', KEYS[1], math.max(time_of(' '), start), ' ')
+redis.call('ZADD', KEYS[1], start + length, tenant)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (present - tonumber(ARGV[7])))
+redis.call('PEXPIRE', KEYS[1], ARGV[8])
+return { priority, ahead }
+`;
+
+/**
+ * KEYS[1] sorted set of virtual times   ARGV[1] tenant   ARGV[2] how much longer its job was than expected, in virtual time
+ */
+const SETTLE = `
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) then redis.call('ZINCRBY', KEYS[1], ARGV[2], ARGV[1]) end
+return 0
+`;
+
+export class FairQueue {
+  readonly #link: Link;
+
+  constructor(link: Link) {
+    this.#link = link;
+  }
+
+  /**
+   * The priority of a job, its tokens counted to its tenant; or, when more would stand before it than may, a refusal that counts nothing.
+   * `queueNames` are all of the model that are served. Throws `dependency_unavailable`.
+   */
+  async enter(job: Entrant, queueNames: readonly string[]): Promise<Entry> {
+    const { model, serviceClass, tenant, queueName } = job;
+    const names = [queueName, ...queueNames.filter(name => name !== queueName)];
+    const keys = [
+      fairKey(model, serviceClass),
+      ...names.flatMap(name => (['prioritized', 'wait', 'active'] as const).map(structure => queueKey(model, name, structure))),
+    ];
+    const [priority, aheadCount] = (await this.#link.run(client =>
+      client.eval(
+        ENTER,
+        keys.length,
+        ...keys,
+        tenant,
+        job.tokens / job.weight,
+        firstPriority(serviceClass),
+        STEPS_PER_CLASS,
+        TOKENS_PER_STEP,
+        Math.min(job.maxAheadCount, Number.MAX_SAFE_INTEGER),
+        FORGET_TOKENS,
+        LIFETIME_MS,
+        ...names.map(name => `${queuePrefix(model)}:${name}:`),
+      ),
+    )) as [number, number];
+    return priority === 0 ? { outcome: 'refused', aheadCount } : { outcome: 'entered', priority, aheadCount };
+  }
+
+  /** A job is over, or was never queued: what it took instead of what was expected. */
+  async settle(job: Pick<Entrant, 'model' | 'serviceClass' | 'tenant' | 'weight' | 'tokens'>, usedTokens: number): Promise<void> {
+    const difference = (usedTokens - job.tokens) / job.weight;
+    if (difference === 0) return;
+    await this.#link.run(client => client.eval(SETTLE, 1, fairKey(job.model, job.serviceClass), job.tenant, difference));
+  }
+}
+
+export function firstPriority(serviceClass: ServiceClass): number {
+  return 1 + SERVICE_CLASSES.indexOf(serviceClass) * STEPS_PER_CLASS;
 }

@@ -1,6 +1,15 @@
 /** JobQueue: puts jobs on their model's queue and takes them off again; the one place of the gateway that knows BullMQ. */
+import type { ApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
-import { CANCEL_LIFETIME_MS, cancelKey, queuePrefix, SHARED_QUEUE } from '../shared/keys.ts';
+import {
+  CANCEL_LIFETIME_MS,
+  cancelKey,
+  fenceKey,
+  GENERATION_LIFETIME_MS,
+  generationKey,
+  queuePrefix,
+  SHARED_QUEUE,
+} from '../shared/keys.ts';
 import { priorityOf } from './fair-queue.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
@@ -16,17 +25,46 @@ export interface QueuedJob {
   model: string;
 }
 
+/** How a job ends that no batcher will end. */
+export type Ending = Pick<ApiError, 'code' | 'message'>;
+
+/**
+ * Ends the record of a job that is off the queue, and fences off whoever might still hold it. One that has ended stays as it is.
+ *
+ * KEYS[1]  record of the job
+ * KEYS[2]  fence of the job
+ *
+ * ARGV[1]  the error event without attempt, seq and closing brace
+ * ARGV[2]  lifetime of both in ms, from now
+ */
+const CLOSE_RECORD = `
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+local held = 0
+if #last > 0 then
+  held = tonumber(string.match(last[1][1], '^(%d+)'))
+  local kind = cjson.decode(last[1][2][2]).type
+  if kind == 'finish' or kind == 'error' then
+    return 0
+  end
+end
+local attempt = tonumber(redis.call('GET', KEYS[2]) or '0') + 1
+redis.call('XADD', KEYS[1], (held + 1) .. '-0', 'e', ARGV[1] .. ',"attempt":' .. attempt .. ',"seq":' .. held .. '}')
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], attempt, 'PX', ARGV[2])
+return 1
+`;
+
 export class JobQueue {
   readonly #link: RedisLink;
   readonly #queues = new Map<string, Queue>();
   /** Taken back while Redis was away, and still to be. */
-  readonly #owed = new Map<string, QueuedJob>();
+  readonly #owed = new Map<string, { job: QueuedJob; ending: Ending }>();
 
   constructor(link: RedisLink) {
     this.#link = link;
   }
 
-  /** Throws `dependency_unavailable`; the job may then be on the queue nevertheless, so it is withdrawn as soon as that can be. */
+  /** A job that is there already stays as it is. Throws `dependency_unavailable`; the job may then be on the queue nevertheless. */
   async add(job: Job): Promise<void> {
     try {
       await this.#link.run(() =>
@@ -41,18 +79,25 @@ export class JobQueue {
     } catch (error) {
       // A queue that could not set itself up stays that way.
       this.#queues.delete(job.model);
-      this.#owed.set(job.id, { id: job.id, model: job.model });
       throw error;
     }
   }
 
-  /** Tells a batcher that has the job to stop, and removes it from the queue when none has. Never throws: what fails is done later. */
-  async withdraw(job: QueuedJob): Promise<void> {
-    this.#owed.set(job.id, job);
+  /** Whether it waits or is worked on. */
+  async has({ id, model }: QueuedJob): Promise<boolean> {
+    return (await this.#link.run(client => client.exists(this.#queue(model).toKey(id)))) === 1;
+  }
+
+  /**
+   * Tells a batcher that has the job to stop, which then ends its record; removes it from the queue when none has, and ends the record
+   * here. Never throws: what fails is done later.
+   */
+  async withdraw(job: QueuedJob, ending: Ending): Promise<void> {
+    this.#owed.set(job.id, { job, ending });
     try {
       // The flag first: a batcher that takes the job in between sees it.
       await this.#link.run(client => client.set(cancelKey(job.id), '1', 'PX', CANCEL_LIFETIME_MS));
-      await this.#link.run(() => this.#queue(job.model).remove(job.id));
+      if ((await this.#link.run(() => this.#queue(job.model).remove(job.id))) === 1) await this.#closeRecord(job.id, ending);
       this.#owed.delete(job.id);
     } catch {
       // Redis is away.
@@ -64,10 +109,15 @@ export class JobQueue {
   }
 
   async withdrawOwed(): Promise<void> {
-    for (const job of [...this.#owed.values()]) {
+    for (const { job, ending } of [...this.#owed.values()]) {
       if (!this.#link.isConnected) return;
-      await this.withdraw(job);
+      await this.withdraw(job, ending);
     }
+  }
+
+  async #closeRecord(id: string, { code, message }: Ending): Promise<void> {
+    const event = JSON.stringify({ type: 'error', id, code, message }).slice(0, -1);
+    await this.#link.run(client => client.eval(CLOSE_RECORD, 2, generationKey(id), fenceKey(id), event, GENERATION_LIFETIME_MS));
   }
 
   /** How many waiting jobs stand before each, plus one; undefined for a job that no longer waits. */

@@ -18,8 +18,18 @@ export interface RedisOptions {
 /** [key, [entry id, [field, value, …]][]] for each stream that has something. */
 export type StreamReply = [string, [string, string[]][]][];
 
+/** Commands that are sent together; each is answered for itself. */
 export interface Pipeline {
+  get(key: string): Pipeline;
+  set(key: string, value: string, unit: 'PX', lifetimeMs: number): Pipeline;
+  del(key: string): Pipeline;
+  exists(key: string): Pipeline;
+  pexpire(key: string, lifetimeMs: number): Pipeline;
+  hset(key: string, field: string, value: string): Pipeline;
+  hdel(key: string, field: string): Pipeline;
+  xrange(key: string, from: string, to: string): Pipeline;
   zrank(key: string, member: string): Pipeline;
+  eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Pipeline;
   exec(): Promise<[Error | null, unknown][] | null>;
 }
 
@@ -32,7 +42,12 @@ export declare class Redis {
   /** With true it connects again at once. */
   disconnect(reconnect?: boolean): void;
   ping(): Promise<string>;
+  get(key: string): Promise<string | null>;
   set(key: string, value: string, unit: 'PX', lifetimeMs: number): Promise<unknown>;
+  /** `OK`, or null where the key was there before. */
+  set(key: string, value: string, unit: 'PX', lifetimeMs: number, condition: 'NX'): Promise<string | null>;
+  exists(key: string): Promise<number>;
+  eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   hgetall(key: string): Promise<Record<string, string>>;
   hdel(key: string, ...fields: string[]): Promise<number>;
   xread(...args: (string | number)[]): Promise<StreamReply | null>;
@@ -64,5 +79,5 @@ export declare class Queue {
   /** 1 when the job is gone; 0 when it is not there or a batcher has it. */
   remove(jobId: string): Promise<number>;
   /** Redis name of one of the queue's structures. */
-  toKey(type: 'prioritized'): string;
+  toKey(type: string): string;
 }

@@ -58,6 +58,11 @@ export class RedisLink {
     });
   }
 
+  /** For good. */
+  close(): void {
+    this.client.disconnect();
+  }
+
   /** Commands can be sent. */
   get isConnected(): boolean {
     return this.client.status === 'ready';

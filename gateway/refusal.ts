@@ -39,6 +39,10 @@ function describe(issue: Issue): ApiError {
   const param = paramName(issue.path);
   const detail = param === '' ? {} : { param };
   if (isMissing(issue)) return new ApiError('missing_required_parameter', `Missing required parameter: '${param}'.`, detail);
+  if (issue.code === 'unrecognized_keys') {
+    const unknown = paramName([...issue.path, issue.keys[0] ?? '']).slice(0, 128);
+    return new ApiError('invalid_value', `Unrecognized request argument supplied: ${unknown}.`, { param: unknown });
+  }
   if (issue.code === 'custom') {
     const code = (issue.params?.code as ErrorCode | undefined) ?? 'invalid_value';
     return new ApiError(code, issue.message, detail);

@@ -1,6 +1,6 @@
 /**
- * Relay: one job's way from its events to one HTTP reply. Each event is told once and in order, whatever comes twice, late or from an
- * attempt that was fenced off; the reply ends exactly once, by the job's terminal event, a failure, or its client leaving.
+ * Relay: one client's way from a job's events, given in order, to one HTTP reply. The reply ends exactly once, by the job's terminal
+ * event, a failure, or its client leaving; a client that was here before gets what comes after the last event that it has seen.
  *
  *   waiting ──first event──▶ running ──terminal event, fail(), client gone──▶ over
  *
@@ -9,46 +9,45 @@
  */
 import { ApiError, isErrorCode } from '../shared/errors.ts';
 import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
+import type { Phase } from './event-order.ts';
 import type { ReplyWriter } from './reply-writer.ts';
 
 export interface RelayOptions {
   writer: ReplyWriter;
-  /** No batcher can find the prompt too long. */
+  /** No batcher can refuse the prompt. */
   isSureToFit: boolean;
   maxBufferedBytes: number;
+  /** Further headers of the reply. */
+  headers?: Readonly<Record<string, string>>;
+  /** Lines ahead of everything in a stream. */
+  preamble?: string;
+  /** Sequence number of the last event that the client has seen; -1 for none. */
+  seenSeq?: number;
   /** Called once, when the client will take no more before the end. */
-  onAbandoned(why: 'left' | 'slow'): void;
+  onGone(why: Departure): void;
   now: number;
 }
 
-/** `ask`: the job's record knows what is to be told now. */
-export type Verdict = 'taken' | 'dropped' | 'ask';
-
-/**
- * After this much silence the attempt that goes on may have been fenced off meanwhile, which only the record tells.
- * Shorter than the lock of a job, which must run out before another attempt begins.
- */
-const TRUST_MS = 1_000;
+export type Departure = 'left' | 'slow' | 'replaced';
 
 const encoder = new TextEncoder();
 
 export class Relay {
   readonly response: Promise<Response>;
   readonly #options: RelayOptions;
+  readonly #seenSeq: number;
   #resolve!: (response: Response) => void;
   #reject!: (error: ApiError) => void;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #pending = '';
-  #phase: 'waiting' | 'running' | 'over' = 'waiting';
-  #isQueued = false;
-  #attempt = 0;
+  #phase: Phase = 'waiting';
+  #isBegun = false;
   #nextSeq = 0;
-  #heardAt: number;
   #sentAt: number;
 
   constructor(options: RelayOptions) {
     this.#options = options;
-    this.#heardAt = options.now;
+    this.#seenSeq = options.seenSeq ?? -1;
     this.#sentAt = options.now;
     this.response = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -58,7 +57,7 @@ export class Relay {
     this.response.catch(() => undefined);
   }
 
-  get phase(): 'waiting' | 'running' | 'over' {
+  get phase(): Phase {
     return this.#phase;
   }
 
@@ -67,43 +66,39 @@ export class Relay {
     return this.#nextSeq;
   }
 
-  /** Milliseconds since the last event, or since the start. */
-  silenceMs(now: number): number {
-    return now - this.#heardAt;
-  }
-
   /** Milliseconds since anything was sent, or since the start. */
   idleMs(now: number): number {
     return now - this.#sentAt;
   }
 
-  /** The job is on the queue: from here on it will be worked on. */
-  queued(now: number): void {
-    this.#isQueued = true;
-    if (this.#options.writer.isStreamed && this.#options.isSureToFit) this.#pending += this.#options.writer.heartbeat('queued');
+  /** What the client has not yet taken. */
+  get bufferedBytes(): number {
+    return this.#phase === 'over' ? 0 : Math.max(0, -(this.#controller?.desiredSize ?? 0));
+  }
+
+  /** The job is on the queue: from here on it will be worked on. The note is the first thing that is sent, as soon as anything may be. */
+  begin(now: number, note: string): void {
+    this.#isBegun = true;
+    if (this.#phase === 'over') return;
+    if (this.#options.writer.isStreamed && this.#mayNotFail()) this.#pending = this.#options.writer.heartbeat(note) + this.#pending;
     this.flush(now);
   }
 
-  /** An event as it was seen live. What it adds is sent by flush. */
-  hear(event: TokenEvent, now: number): Verdict {
-    if (this.#phase === 'over' || event.attempt < this.#attempt || event.seq < this.#nextSeq) return 'dropped';
-    const isSameAttempt = event.attempt === this.#attempt;
-    if (event.seq > this.#nextSeq || (isSameAttempt && this.silenceMs(now) > TRUST_MS)) return 'ask';
-    this.#take(event, now);
-    return 'taken';
-  }
-
-  /** Events from the job's record, which is fenced: what is there is true. Throws nothing; a hole in it ends the reply. */
-  learn(events: readonly TokenEvent[], now: number): void {
-    for (const event of events) {
-      if (this.#phase === 'over') return;
-      if (event.seq < this.#nextSeq) continue;
-      if (event.seq > this.#nextSeq) {
-        this.fail(new ApiError('generation_failed', 'A part of the answer was lost.'), now);
-        return;
-      }
-      this.#take(event, now);
+  /** The next event. What it adds is sent by flush; one that was taken before adds nothing. */
+  take(event: TokenEvent, now: number): void {
+    if (this.#phase === 'over' || event.seq < this.#nextSeq) return;
+    this.#nextSeq = event.seq + 1;
+    this.#phase = 'running';
+    const isSeen = event.seq <= this.#seenSeq;
+    if (event.type === 'error') {
+      if (isSeen) this.#finish(now);
+      else this.#fail(asApiError(event), now, event.seq);
+      return;
     }
+    // Also of what the client has seen: the writer must know what was said.
+    const words = this.#options.writer.write(event);
+    if (!isSeen || !this.#options.writer.isStreamed) this.#pending += words;
+    if (isTerminal(event)) this.#finish(now);
   }
 
   /** Sends what has gathered, in one piece. */
@@ -113,16 +108,13 @@ export class Relay {
     this.#controller.enqueue(encoder.encode(this.#pending));
     this.#pending = '';
     this.#sentAt = now;
-    if (this.#phase !== 'over' && (this.#controller.desiredSize ?? 0) < -this.#options.maxBufferedBytes) {
-      this.fail(new ApiError('rate_limit_exceeded', 'The reply was read too slowly and is cut off.'), now);
-      this.#options.onAbandoned('slow');
-    }
+    if (this.#phase !== 'over' && this.bufferedBytes > this.#options.maxBufferedBytes) this.cutOff('slow', now);
   }
 
   /** Something for a connection that is otherwise silent; by it a client that left is noticed. */
   beat(note: string, now: number): void {
     this.#sentAt = now;
-    if (this.#phase === 'over' || !this.#isQueued || !this.#mayNotFail()) return;
+    if (this.#phase === 'over' || !this.#isBegun || !this.#mayNotFail()) return;
     this.#pending += this.#options.writer.heartbeat(note);
     if (this.#controller === undefined) this.#open();
     this.flush(now);
@@ -130,13 +122,37 @@ export class Relay {
 
   /** Ends the reply with an error, as a status where none has been sent yet. */
   fail(error: ApiError, now: number): void {
+    this.#fail(error, now, undefined);
+  }
+
+  /** The client has gone. */
+  abandon(): void {
     if (this.#phase === 'over') return;
     this.#phase = 'over';
+    this.#reject(new ApiError('request_cancelled', 'The client has closed the connection.'));
+    this.#options.onGone('left');
+  }
+
+  /** The client has to go; it may come back for the rest. */
+  cutOff(why: 'slow' | 'replaced', now: number): void {
+    if (this.#phase === 'over') return;
+    const message =
+      why === 'slow' ? 'The reply was read too slowly and is cut off.' : 'Too many connections read this reply; the oldest is closed.';
+    this.fail(new ApiError('rate_limit_exceeded', message), now);
+    this.#options.onGone(why);
+  }
+
+  #fail(error: ApiError, now: number, seq: number | undefined): void {
+    if (this.#phase === 'over') return;
+    this.#phase = 'over';
+    const { writer } = this.#options;
+    // Text that has gathered is worth more than a status.
+    if (this.#controller === undefined && writer.isStreamed && this.#pending !== '') this.#open();
     if (this.#controller === undefined) {
       this.#reject(error);
       return;
     }
-    const words = this.#options.writer.failure(error);
+    const words = writer.failure(error, seq);
     if (words === undefined) {
       this.#controller.error(error);
       return;
@@ -146,33 +162,16 @@ export class Relay {
     this.#controller.close();
   }
 
-  /** The client has gone. */
-  abandon(): void {
-    if (this.#phase === 'over') return;
-    this.#phase = 'over';
-    this.#reject(new ApiError('request_cancelled', 'The client has closed the connection.'));
-    this.#options.onAbandoned('left');
-  }
-
-  #take(event: TokenEvent, now: number): void {
-    this.#attempt = event.attempt;
-    this.#nextSeq = event.seq + 1;
-    this.#heardAt = now;
-    if (this.#phase === 'waiting') this.#phase = 'running';
-    if (event.type === 'error') {
-      const code = isErrorCode(event.code) ? event.code : 'generation_failed';
-      this.fail(new ApiError(code, event.message, event.param === undefined ? {} : { param: event.param }), now);
-      return;
-    }
-    this.#pending += this.#options.writer.write(event);
-    if (isTerminal(event)) this.#finish(now);
-  }
-
   #finish(now: number): void {
     this.#phase = 'over';
     if (this.#controller === undefined && !this.#options.writer.isStreamed) {
       this.#resolve(new Response(this.#pending, { headers: this.#headers() }));
       this.#pending = '';
+      return;
+    }
+    if (this.#controller === undefined && this.#seenSeq >= this.#nextSeq - 1) {
+      // It has seen everything. EventSource would come back for ever, but for this status.
+      this.#resolve(new Response(null, { status: 204, headers: { ...this.#options.headers } }));
       return;
     }
     if (this.#controller === undefined) this.#open();
@@ -186,7 +185,7 @@ export class Relay {
   }
 
   #isOpenable(): boolean {
-    return this.#isQueued && this.#options.writer.isStreamed && this.#mayNotFail();
+    return this.#isBegun && this.#options.writer.isStreamed && this.#mayNotFail();
   }
 
   #open(): void {
@@ -199,13 +198,19 @@ export class Relay {
       },
       new ByteLengthQueuingStrategy({ highWaterMark: 0 }),
     );
+    this.#pending = (this.#options.preamble ?? '') + this.#pending;
     this.#resolve(new Response(body, { headers: this.#headers() }));
   }
 
   #headers(): Record<string, string> {
-    const { writer } = this.#options;
-    if (!writer.isStreamed) return { 'content-type': writer.contentType };
+    const { writer, headers } = this.#options;
+    const all = { 'content-type': writer.contentType, ...headers };
     // Proxies are asked to pass each piece on as it comes.
-    return { 'content-type': writer.contentType, 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' };
+    return writer.isStreamed ? { ...all, 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' } : all;
   }
+}
+
+function asApiError(event: Extract<TokenEvent, { type: 'error' }>): ApiError {
+  const code = isErrorCode(event.code) ? event.code : 'generation_failed';
+  return new ApiError(code, event.message, event.param === undefined ? {} : { param: event.param });
 }

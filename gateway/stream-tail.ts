@@ -44,8 +44,10 @@ export class StreamTail {
     return this.#started;
   }
 
+  /** Closes its connection. */
   stop(): void {
     this.#isStopped = true;
+    this.#options.link.close();
   }
 
   async #begin(): Promise<void> {
@@ -75,6 +77,7 @@ export class StreamTail {
           this.#deliver(reply);
         }
       } catch (error) {
+        if (this.#isStopped) return;
         isInterrupted = true;
         // A lost connection is told by the link.
         if (this.#options.link.isConnected) this.#options.onTrouble(error instanceof Error ? error.message : String(error));

@@ -1,8 +1,9 @@
 /** Start: `npm start`: one installation of Sluice on this machine, from nothing to a curl line that works; Ctrl-C or SIGTERM ends all of it. */
 import { performance } from 'node:perf_hooks';
 import { openDataFolder } from './supervisor/data-folder.ts';
-import { developmentKey } from './supervisor/development-key.ts';
+import { developmentKey, keySecret } from './supervisor/development-key.ts';
 import { claimPort } from './supervisor/free-port.ts';
+import { writeGatewayAddress } from './supervisor/gateway-address.ts';
 import { Screen } from './supervisor/screen.ts';
 import { Stack, StackStopped } from './supervisor/stack.ts';
 import { StartError } from './supervisor/start-error.ts';
@@ -37,6 +38,8 @@ async function runUntilStopped(options: StartOptions, data: ReturnType<typeof op
   const port = await claimPort(options.port, options.host);
   const key = developmentKey(data.path);
   screen.plain(`\n${screen.bold('Sluice')}\n`);
+  // Before all else: the gateway may answer a moment before the last line here is printed.
+  screen.done('Key', `${key} ${screen.dim('for development')}`);
   const stack = new Stack(
     {
       data,
@@ -47,7 +50,7 @@ async function runUntilStopped(options: StartOptions, data: ReturnType<typeof op
       runtime: options.runtime,
       batcherCount: options.batcherCount,
       batcherArguments: options.batcherArguments,
-      bindings: gatewaySettings(process.env),
+      bindings: { SLUICE_KEY_SECRET: keySecret(data.path), ...gatewaySettings(process.env) },
     },
     screen,
   );
@@ -55,6 +58,7 @@ async function runUntilStopped(options: StartOptions, data: ReturnType<typeof op
   let code = 0;
   try {
     await stack.start(prepareStartModel(options, screen, stack.stopped));
+    writeGatewayAddress(data.path, stack.url);
     greet(stack.url, key, data.logs);
     await asked;
   } catch (thrown) {
@@ -88,11 +92,10 @@ function gatewaySettings(environment: NodeJS.ProcessEnv): Record<string, string>
 }
 
 function greet(url: string, key: string, logs: string): void {
+  const seconds = performance.now() / 1000;
   const body = '{"model":"default","stream":true,"messages":[{"role":"user","content":"What is the capital of France?"}]}';
   screen.plain(`
-${screen.bold(`Ready at ${url}`)} ${screen.dim(`after ${performance.now() < 100_000 ? (performance.now() / 1000).toFixed(1) : Math.round(performance.now() / 1000)} s`)}
-
-  Development key  ${key}
+${screen.bold(`Ready at ${url}`)} ${screen.dim(`after ${seconds.toFixed(seconds < 100 ? 1 : 0)} s`)}
 
   curl -N ${url}/v1/chat/completions -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'
 

@@ -15,6 +15,10 @@ export const BatcherCard = z.looseObject({
   state: z.enum(['serving', 'draining']),
   runningCount: z.int(),
   waitingCount: z.int(),
+  /** Prompt tokens, and those to be computed again, of the waiting. */
+  waitingTokens: z.int().optional(),
+  /** Jobs in the queue that is meant for this batcher alone; absent where it has none. */
+  ownQueueCount: z.int().optional(),
   maxRunningCount: z.int(),
   /** KV capacity and use, in tokens. */
   kvCapacityTokens: z.int(),

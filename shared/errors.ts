@@ -1,6 +1,6 @@
 /**
  * Errors: the one table of codes that a client can see, each with its HTTP status and OpenAI type.
- * Three kinds only: the client's fault (4xx), a dependency that fails (503, retryable), our bug (500).
+ * Three kinds only: the client's fault (4xx), a dependency that fails (503, retryable; 501 where the operator has set up none), our bug (500).
  */
 const TABLE = {
   invalid_json: { status: 400, type: 'invalid_request_error' },
@@ -8,6 +8,7 @@ const TABLE = {
   missing_required_parameter: { status: 400, type: 'invalid_request_error' },
   unsupported_parameter: { status: 400, type: 'invalid_request_error' },
   context_length_exceeded: { status: 400, type: 'invalid_request_error' },
+  request_exceeds_limit: { status: 400, type: 'invalid_request_error' },
   invalid_api_key: { status: 401, type: 'authentication_error' },
   insufficient_scope: { status: 403, type: 'permission_error' },
   model_not_found: { status: 404, type: 'invalid_request_error' },
@@ -18,6 +19,7 @@ const TABLE = {
   body_too_large: { status: 413, type: 'invalid_request_error' },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   queue_full: { status: 429, type: 'rate_limit_error' },
+  not_configured: { status: 501, type: 'server_error' },
   no_batcher: { status: 503, type: 'service_unavailable' },
   dependency_unavailable: { status: 503, type: 'service_unavailable' },
   generation_failed: { status: 500, type: 'server_error' },

@@ -56,14 +56,17 @@ export type ServiceClass = (typeof SERVICE_CLASSES)[number];
 
 /** When a choice ends, besides the model's own end tokens. */
 export const Stopping = z.object({
-  /** Upper bound on generated tokens; absent means as many as the context holds. */
-  maxTokens: z.int().min(1).optional(),
+  /** Upper bound on generated tokens; absent means as many as the context holds. 0 computes the prompt only. */
+  maxTokens: z.int().min(0).optional(),
   minTokens: z.int().min(0).optional(),
   /** Strings that end the text; they are not part of it. */
   stop: z.array(z.string().min(1)).max(16).optional(),
   ignoreEos: z.boolean().optional(),
 });
 export type Stopping = z.infer<typeof Stopping>;
+
+/** Prompts of one request. */
+export const MAX_PROMPTS = 64;
 
 export const Job = z.looseObject({
   version: z.int().min(1),
@@ -73,14 +76,17 @@ export const Job = z.looseObject({
   /** The broker shard whose `out` stream gets the events. */
   shard: z.string().min(1),
   prompt: Prompt,
+  /** Further prompts of the same request, each with choices of its own (completions only). */
+  morePrompts: z
+    .array(Prompt)
+    .max(MAX_PROMPTS - 1)
+    .optional(),
   sampling: Sampling,
   stopping: Stopping,
-  /** Number of independent choices that share one prefill. */
+  /** Number of independent choices of each prompt, which share its prefill. Choice i of prompt p has the index p * choiceCount + i. */
   choiceCount: z.int().min(1).max(8),
-  /** Generate this many, return the `choiceCount` most likely (completions only). */
-  bestOf: z.int().min(1).max(8).optional(),
-  /** Return the prompt in front of the completion (completions only). */
-  echo: z.boolean().optional(),
+  /** Tell the prompt too: its text, or its text with the log-probability of each of its tokens (completions only). */
+  echo: z.enum(['text', 'scored']).optional(),
   /** Prompt look-up speculation also for a seeded request. */
   speculation: z.boolean().optional(),
   serviceClass: z.enum(SERVICE_CLASSES),
@@ -92,3 +98,7 @@ export const Job = z.looseObject({
   traceparent: z.string().optional(),
 });
 export type Job = z.infer<typeof Job>;
+
+export function promptsOf(job: Pick<Job, 'prompt' | 'morePrompts'>): readonly Prompt[] {
+  return [job.prompt, ...(job.morePrompts ?? [])];
+}

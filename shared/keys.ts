@@ -11,6 +11,27 @@ export function queuePrefix(model: string): string {
 /** BullMQ's name of a model's shared queue. */
 export const SHARED_QUEUE = 'generate';
 
+/** BullMQ's name of the queue that is meant for one batcher of a model. */
+export function ownQueue(batcherId: string): string {
+  // A colon parts the names of keys, braces their slots.
+  return `own-${encodeURIComponent(batcherId)}`;
+}
+
+/** Set: ids of a model's batchers whose own queues are there, so that somebody looks after those of the dead. */
+export function ownQueuesKey(model: string): string {
+  return `${queuePrefix(model)}:own-queues`;
+}
+
+/** Redis name of one of a queue's structures, as BullMQ makes it. */
+export function queueKey(model: string, queueName: string, structure: 'wait' | 'active' | 'prioritized' | 'marker'): string {
+  return `${queuePrefix(model)}:${queueName}:${structure}`;
+}
+
+/** Sorted set: up to which virtual time each tenant has used its share of a model, and (member '') how late it is. */
+export function fairKey(model: string, serviceClass: string): string {
+  return `${queuePrefix(model)}:fair:${serviceClass}`;
+}
+
 /** Record of one job: a stream with one entry an event (field `e`), whose entry id is `<seq + 1>-0`. */
 export function generationKey(jobId: string): string {
   return `sluice:gen:{${jobId}}`;
@@ -24,6 +45,26 @@ export function fenceKey(jobId: string): string {
 /** Set when the client has left or asked to stop; the batcher sees it within one step. */
 export function cancelKey(jobId: string): string {
   return `sluice:cancel:{${jobId}}`;
+}
+
+/** What the edge must know to open a job's reply once more. The tenant is part of the name: to anyone else the job does not exist. */
+export function replyKey(jobId: string, tenant: string): string {
+  return `sluice:reply:{${jobId}}:${tenant}`;
+}
+
+/** Which broker has a client for the job, and that it has; gone RESUME_GRACE after the last client. */
+export function listenerKey(jobId: string): string {
+  return `sluice:listener:{${jobId}}`;
+}
+
+/** Hash: jobs that a shard's brokers have put on a queue and not settled, job id to tenant. */
+export function openJobsKey(shard: string): string {
+  return `sluice:open:{${shard}}`;
+}
+
+/** Which job answers a tenant's Idempotency-Key; `digest` is of both. */
+export function idempotencyKey(digest: string): string {
+  return `sluice:idempotency:{${digest}}`;
 }
 
 /** What one broker shard tails: a stream with one entry a step and batcher. */
@@ -45,10 +86,18 @@ export const PREFIX_HEAD = 'head';
 /** Stream of changes to all batchers' prefixes (field `e`), for whoever has read what they hold. */
 export const PREFIX_CHANGES = 'sluice:prefix-changes';
 
+/** Asks the batcher of this id to drain: the `startedAt` of the process that is meant, so that its successor goes on. */
+export function drainKey(batcherId: string): string {
+  return `sluice:drain:{${batcherId}}`;
+}
+export const DRAIN_LIFETIME_MS = 10 * 60_000;
+
 /** After the last event; long enough for a client to come back with Last-Event-ID. */
 export const GENERATION_LIFETIME_MS = 10 * 60_000;
 /** While a job waits or runs; refreshed by each event. */
 export const GENERATION_ACTIVE_LIFETIME_MS = 60 * 60_000;
+/** Of a shard without a broker. */
+export const OPEN_JOBS_LIFETIME_MS = 24 * 60 * 60_000;
 export const CANCEL_LIFETIME_MS = 60 * 60_000;
 /** Entries kept in an `out` stream, approximately: a broker that falls further behind reads `gen` instead. */
 export const OUT_STREAM_LENGTH = 10_000;

@@ -46,7 +46,25 @@ interface EventHead {
 
 export interface AcceptedEvent extends EventHead {
   type: 'accepted';
+  /** Of all prompts. */
   promptTokens: number;
+}
+
+/** A token of the prompt; the first follows nothing and has no log-probability. */
+export interface EchoedToken extends Omit<TokenLogprob, 'logprob'> {
+  logprob: number | null;
+}
+
+/** The prompt, told back before its choices' first deltas, piece by piece. */
+export interface EchoEvent extends EventHead {
+  type: 'echo';
+  /** Index of the prompt among the request's. */
+  prompt: number;
+  /** Prompt tokens that this piece covers. */
+  tokenCount: number;
+  text: string;
+  /** One for each of them, where the prompt is scored. */
+  tokens?: EchoedToken[];
 }
 
 export interface DeltaEvent extends EventHead {
@@ -75,7 +93,10 @@ export interface ErrorEvent extends EventHead {
   param?: string;
 }
 
-export type TokenEvent = AcceptedEvent | DeltaEvent | FinishEvent | ErrorEvent;
+export type TokenEvent = AcceptedEvent | EchoEvent | DeltaEvent | FinishEvent | ErrorEvent;
+
+/** What an answer is made of. */
+export type AnswerEvent = Exclude<TokenEvent, ErrorEvent>;
 
 const OutEntry = z.array(z.looseObject({ type: z.string(), id: z.string(), attempt: z.int(), seq: z.int() }));
 
@@ -88,7 +109,7 @@ export function decodeEvents(json: string): TokenEvent[] {
   return OutEntry.parse(JSON.parse(json)).filter(event => KNOWN_TYPES.has(event.type)) as unknown as TokenEvent[];
 }
 
-const KNOWN_TYPES: ReadonlySet<string> = new Set<TokenEvent['type']>(['accepted', 'delta', 'finish', 'error']);
+const KNOWN_TYPES: ReadonlySet<string> = new Set<TokenEvent['type']>(['accepted', 'echo', 'delta', 'finish', 'error']);
 
 export function isTerminal(event: TokenEvent): event is FinishEvent | ErrorEvent {
   return event.type === 'finish' || event.type === 'error';

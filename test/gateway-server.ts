@@ -13,9 +13,19 @@ export interface GatewayServer {
   port: number;
   /** The development key. */
   key: string;
+  /** What its issued keys are made with. */
+  keySecret: string;
+  /** Where its objects keep their state. */
+  objectFolder: string;
   pid: number;
-  /** What it has logged. */
+  /** What it has logged since it was last started. */
   output(): string;
+  /** Ends it without a word, as a crash would. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port and data, perhaps with other settings. */
+  revive(bindings?: Record<string, string>): Promise<void>;
+  /** Both. */
+  restart(bindings?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -29,21 +39,41 @@ export async function startGateway(options: GatewayServerOptions): Promise<Gatew
   const folder = await mkdtemp(join(tmpdir(), 'sluice-gateway-'));
   const key = `sk-sluice-dev-${randomBytes(16).toString('hex')}`;
   const port = await freePort();
-  const [command, ...args] = await writeWorkerdConfig({
-    bundlePath: await bundleGateway(folder),
-    dataFolder: folder,
-    port,
-    bindings: { REDIS_URL: options.redisUrl, SLUICE_DEV_KEY: key, ...options.bindings },
-  });
-  const child = startChild(command!, args);
+  const keySecret = randomBytes(24).toString('base64url');
+  const bundlePath = await bundleGateway(folder);
   const url = `http://127.0.0.1:${port}`;
-  await child.until(() => fetch(`${url}/health`));
+  let bindings = { REDIS_URL: options.redisUrl, SLUICE_DEV_KEY: key, SLUICE_KEY_SECRET: keySecret, ...options.bindings };
+  const start = async () => {
+    const [command, ...args] = await writeWorkerdConfig({ bundlePath, dataFolder: folder, port, bindings });
+    const child = startChild(command!, args);
+    await child.until(() => fetch(`${url}/health`));
+    return child;
+  };
+  let child = await start();
+  const kill = async () => {
+    child.kill('SIGKILL');
+    await child.stop();
+  };
+  const revive = async (more: Record<string, string> = {}) => {
+    bindings = { ...bindings, ...more };
+    child = await start();
+  };
   return {
     url,
     port,
     key,
-    pid: child.pid,
+    keySecret,
+    objectFolder: join(folder, 'objects'),
+    get pid() {
+      return child.pid;
+    },
     output: () => child.output(),
+    kill,
+    revive,
+    async restart(more) {
+      await kill();
+      await revive(more);
+    },
     async stop() {
       await child.stop();
       await rm(folder, { recursive: true, force: true });

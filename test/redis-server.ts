@@ -17,14 +17,15 @@ export interface RedisServer {
   stop(): Promise<void>;
 }
 
-/** `redis-server` must be installed. Every write is on disk before it is answered, so that halt loses nothing. */
-export async function startRedis(): Promise<RedisServer> {
+/** `redis-server` must be installed. Every write is on disk before it is answered, so that halt loses nothing; not so if it need not be durable. */
+export async function startRedis({ isDurable = true }: { isDurable?: boolean } = {}): Promise<RedisServer> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-redis-'));
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
   const start = async () => {
     const child = startChild('redis-server', [
-      ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes', '--appendfsync', 'always'],
+      ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
+      ...(isDurable ? ['--appendonly', 'yes', '--appendfsync', 'always'] : []),
     ]);
     await child.until(() => ping(url));
     return child;

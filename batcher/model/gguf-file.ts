@@ -249,34 +249,44 @@ class HeaderCursor {
   }
 
   u8(): number {
-    return this.#take(1).readUInt8();
+    const at = this.#take(1);
+    return this.#window.readUInt8(at);
   }
   i8(): number {
-    return this.#take(1).readInt8();
+    const at = this.#take(1);
+    return this.#window.readInt8(at);
   }
   u16(): number {
-    return this.#take(2).readUInt16LE();
+    const at = this.#take(2);
+    return this.#window.readUInt16LE(at);
   }
   i16(): number {
-    return this.#take(2).readInt16LE();
+    const at = this.#take(2);
+    return this.#window.readInt16LE(at);
   }
   u32(): number {
-    return this.#take(4).readUInt32LE();
+    const at = this.#take(4);
+    return this.#window.readUInt32LE(at);
   }
   i32(): number {
-    return this.#take(4).readInt32LE();
+    const at = this.#take(4);
+    return this.#window.readInt32LE(at);
   }
   f32(): number {
-    return this.#take(4).readFloatLE();
+    const at = this.#take(4);
+    return this.#window.readFloatLE(at);
   }
   f64(): number {
-    return this.#take(8).readDoubleLE();
+    const at = this.#take(8);
+    return this.#window.readDoubleLE(at);
   }
   u64(): bigint {
-    return this.#take(8).readBigUInt64LE();
+    const at = this.#take(8);
+    return this.#window.readBigUInt64LE(at);
   }
   i64(): bigint {
-    return this.#take(8).readBigInt64LE();
+    const at = this.#take(8);
+    return this.#window.readBigInt64LE(at);
   }
 
   /** A 64-bit size or offset. */
@@ -297,10 +307,13 @@ class HeaderCursor {
   }
 
   string(): string {
-    return this.#take(this.count(1, 'characters')).toString('utf8');
+    const length = this.count(1, 'characters');
+    const at = this.#take(length);
+    return this.#window.toString('utf8', at, at + length);
   }
 
-  #take(length: number): Buffer {
+  /** Where in the window the next bytes lie, all of them; nothing is allocated for a value. */
+  #take(length: number): number {
     if (length > this.remaining)
       throw new ModelError(`${this.#fileName}: is truncated: its header goes on past the end at byte ${this.fileBytes}.`);
     let start = this.#position - this.#windowStart;
@@ -309,7 +322,7 @@ class HeaderCursor {
       start = 0;
     }
     this.#position += length;
-    return this.#window.subarray(start, start + length);
+    return start;
   }
 
   #fill(length: number): void {

@@ -9,6 +9,8 @@ export interface PipOptions {
   /** Bytes that pip has fetched so far, by what lies in the folder. */
   onBytes: (doneBytes: number) => void;
   signal: AbortSignal | undefined;
+  /** Where pip is found and how it is set up. */
+  environment: Readonly<Record<string, string | undefined>>;
 }
 
 const PIPS: readonly (readonly [command: string, ...args: string[]])[] = [
@@ -35,11 +37,15 @@ export async function downloadWheel(requirement: string, options: PipOptions): P
 
 type Outcome = { state: 'done' } | { state: 'absent' } | { state: 'failed'; reason: string };
 
-async function runPip(pip: readonly [string, ...string[]], requirement: string, { folder, onBytes, signal }: PipOptions): Promise<Outcome> {
+async function runPip(
+  pip: readonly [string, ...string[]],
+  requirement: string,
+  { folder, onBytes, signal, environment }: PipOptions,
+): Promise<Outcome> {
   const [command, ...args] = pip;
   const child = spawn(command, [...args, 'download', '--no-deps', '--no-input', '--disable-pip-version-check', '-d', folder, requirement], {
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, TMPDIR: folder },
+    env: { ...environment, TMPDIR: folder },
     ...(signal === undefined ? {} : { signal }),
   });
   let most = 0;

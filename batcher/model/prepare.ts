@@ -109,15 +109,16 @@ async function fillDraft(
   { file, shape, vocabulary, sha256 }: Source,
   { weights, onProgress }: PrepareOptions,
 ): Promise<void> {
+  // First, while the heap is small; the weights then pass through in pieces.
+  await writeDurably(join(draft, VOCABULARY_FILE), JSON.stringify(vocabulary));
   const llama = await buildLlamaGraph(file, shape, { weights, dataFileName: DATA_FILE });
+  await writeDurably(join(draft, GRAPH_FILE), llama.graph.encode('llama'));
   const { dataBytes } = llama.graph;
   {
     await using data = await WeightFile.create(join(draft, DATA_FILE), dataBytes);
     await llama.weights.write(data, (done, total) => onProgress?.(done, total, 'converting'));
     await data.finish();
   }
-  await writeDurably(join(draft, GRAPH_FILE), llama.graph.encode('llama'));
-  await writeDurably(join(draft, VOCABULARY_FILE), JSON.stringify(vocabulary));
   const files = [];
   for (const name of [GRAPH_FILE, VOCABULARY_FILE, DATA_FILE]) {
     files.push(await describeFile(draft, name, done => name === DATA_FILE && onProgress?.(done, dataBytes, 'checking')));
@@ -138,7 +139,7 @@ async function fillDraft(
       contextTokens: shape.contextTokens,
     },
     endTokenIds: vocabulary.endTokenIds,
-    bosTokenId: vocabulary.bosTokenId,
+    ...(vocabulary.bosTokenId === undefined ? {} : { bosTokenId: vocabulary.bosTokenId }),
     addBos: vocabulary.addBos,
     files,
   });

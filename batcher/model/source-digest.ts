@@ -4,11 +4,15 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
 import { replaceFile } from './atomic-file.ts';
 import { sha256OfFile } from './file-digest.ts';
 
-const Record = z.object({ path: z.string(), byteLength: z.int(), modifiedAt: z.number(), sha256: z.string().length(64) });
+interface DigestRecord {
+  path: string;
+  byteLength: number;
+  modifiedAt: number;
+  sha256: string;
+}
 
 interface DigestOptions {
   cacheRoot: string;
@@ -20,8 +24,9 @@ export async function knownDigest(path: string, cacheRoot: string): Promise<stri
   const { size, mtimeMs } = await stat(path);
   const recordPath = await recordPathOf(path, cacheRoot);
   try {
-    const record = Record.parse(JSON.parse(await readFile(recordPath, 'utf8')));
-    return record.byteLength === size && record.modifiedAt === mtimeMs ? record.sha256 : undefined;
+    const record = JSON.parse(await readFile(recordPath, 'utf8')) as Partial<DigestRecord>;
+    const isCurrent = record.byteLength === size && record.modifiedAt === mtimeMs && /^[0-9a-f]{64}$/.test(record.sha256 ?? '');
+    return isCurrent ? record.sha256 : undefined;
   } catch {
     return undefined;
   }
@@ -32,7 +37,8 @@ export async function computeDigest(path: string, { cacheRoot, onProgress }: Dig
   const sha256 = await sha256OfFile(path, done => onProgress?.(done, size));
   const recordPath = await recordPathOf(path, cacheRoot);
   await mkdir(join(cacheRoot, 'sources'), { recursive: true });
-  await replaceFile(recordPath, `${JSON.stringify({ path: await realpath(path), byteLength: size, modifiedAt: mtimeMs, sha256 })}\n`);
+  const record: DigestRecord = { path: await realpath(path), byteLength: size, modifiedAt: mtimeMs, sha256 };
+  await replaceFile(recordPath, `${JSON.stringify(record)}\n`);
   return sha256;
 }
 

@@ -1,15 +1,13 @@
 /**
  * Tokenizer: text to token ids and token ids to bytes, for one vocabulary.
- * Merging is done by @huggingface/tokenizers; this class decides which tokens a text may contain: control tokens are recognised
- * only where the caller says that the text is a prompt, never in a client's content.
+ * It decides which tokens a text may contain: control tokens are recognised only where the caller says that the text is a prompt,
+ * never in a client's content.
  */
-import { Tokenizer as MergeTokenizer } from '@huggingface/tokenizers';
 import { bytesOfToken } from './byte-alphabet.ts';
 import { alternation, unguard } from './content-mark.ts';
-import { ModelError } from './model-error.ts';
-import { preTokenizerOf } from './pre-tokenizer.ts';
 import { loadVocabulary } from './prepare.ts';
 import { TOKEN_KINDS, type Vocabulary } from './vocabulary.ts';
+import { createWordEncoder, type WordEncoder } from './word-encoder.ts';
 
 /** SentencePiece writes a space as this. */
 const SPACE = '\u2581';
@@ -28,14 +26,14 @@ export class Tokenizer {
   /** A prompt starts with the BOS token. */
   readonly addBos: boolean;
   readonly vocabulary: Vocabulary;
-  readonly #merger: MergeTokenizer;
+  readonly #words: WordEncoder;
   readonly #ids: ReadonlyMap<string, number>;
   /** Control and user-defined tokens: whole wherever a prompt spells them. */
   readonly #inPrompts: RegExp | undefined;
   /** User-defined tokens: whole in plain text too, as the model was trained. */
   readonly #inContent: RegExp | undefined;
   readonly #bytes: (Uint8Array | undefined)[];
-  #longestTokenBytes = 0;
+  #longestTokenBytes: number | undefined;
 
   constructor(vocabulary: Vocabulary) {
     const { tokens, kinds } = vocabulary;
@@ -44,7 +42,7 @@ export class Tokenizer {
     this.endTokenIds = vocabulary.endTokenIds;
     this.bosTokenId = vocabulary.bosTokenId;
     this.addBos = vocabulary.addBos;
-    this.#merger = createMerger(vocabulary);
+    this.#words = createWordEncoder(vocabulary);
     const whole = tokens.flatMap((text, id) => (isWhole(kinds[id]!) ? [{ text, id }] : []));
     this.#ids = new Map(whole.map(({ text, id }) => [text, id]));
     this.#inPrompts = alternation(whole.map(({ text }) => text));
@@ -117,11 +115,7 @@ export class Tokenizer {
 
   /** The most bytes that a token stands for: a text of n bytes takes at least n / longestTokenBytes tokens. */
   get longestTokenBytes(): number {
-    if (this.#longestTokenBytes === 0) {
-      for (let id = 0; id < this.vocabSize; id++) {
-        this.#longestTokenBytes = Math.max(this.#longestTokenBytes, this.tokenBytes(id, 'spelled').length);
-      }
-    }
+    this.#longestTokenBytes ??= longestToken(this.vocabulary);
     return this.#longestTokenBytes;
   }
 
@@ -132,19 +126,16 @@ export class Tokenizer {
     let start = 0;
     if (cut.whole !== undefined) {
       for (const match of wellFormed.matchAll(cut.whole)) {
-        this.#merge(cut.plain(wellFormed.slice(start, match.index)), into);
+        this.#encodePlain(cut.plain(wellFormed.slice(start, match.index)), into);
         into.push(this.#ids.get(match[0])!);
         start = match.index + match[0].length;
       }
     }
-    this.#merge(cut.plain(start === 0 ? wellFormed : wellFormed.slice(start)), into);
+    this.#encodePlain(cut.plain(start === 0 ? wellFormed : wellFormed.slice(start)), into);
   }
 
-  #merge(text: string, into: number[]): void {
-    if (text === '') return;
-    const { kind, addSpacePrefix } = this.vocabulary;
-    const disguised = kind === 'byte-level' ? text : (addSpacePrefix ? ` ${text}` : text).replaceAll(' ', SPACE);
-    for (const id of this.#merger.encode(disguised, { add_special_tokens: false }).ids) into.push(id);
+  #encodePlain(text: string, into: number[]): void {
+    if (text !== '') this.#words.encode(text, into);
   }
 
   #decode(id: number): Uint8Array {
@@ -168,56 +159,14 @@ function isWhole(kind: number): boolean {
   return kind === TOKEN_KINDS.control || kind === TOKEN_KINDS.unknown || kind === TOKEN_KINDS.userDefined;
 }
 
-/** In the library's own format, with the tokens that merging may give: a control token must not come out of a plain text. */
-function createMerger(vocabulary: Vocabulary): MergeTokenizer {
-  const { tokens, kinds, merges, kind } = vocabulary;
-  const isByteLevel = kind === 'byte-level';
-  const vocab = Object.fromEntries(tokens.flatMap((text, id) => (isWhole(kinds[id]!) ? [] : [[text, id] as const])));
-  const rule = isByteLevel ? preTokenizerOf(vocabulary.preTokenizer, 'the vocabulary') : undefined;
-  const unknown = vocabulary.unknownTokenId === undefined ? undefined : tokens[vocabulary.unknownTokenId];
-  // Where nothing else fits, SentencePiece takes the unknown token.
-  if (!isByteLevel && unknown !== undefined) vocab[unknown] = vocabulary.unknownTokenId!;
-  try {
-    return new MergeTokenizer(
-      {
-        version: '1.0',
-        added_tokens: [],
-        normalizer: null,
-        pre_tokenizer: rule === undefined ? wordsBetweenSpaces(tokens) : byteLevelWords(rule.patterns),
-        post_processor: null,
-        decoder: null,
-        model: {
-          type: 'BPE',
-          vocab,
-          merges,
-          ignore_merges: rule?.ignoresMerges ?? false,
-          byte_fallback: !isByteLevel,
-          unk_token: isByteLevel ? null : (unknown ?? null),
-        },
-      },
-      {},
-    );
-  } catch (thrown) {
-    throw new ModelError(`the vocabulary cannot be used (${thrown instanceof Error ? thrown.message : String(thrown)}).`, {
-      cause: thrown,
-    });
+/** Without decoding them all: a character of the byte alphabet is one byte, and no other decodes to more than its UTF-8. */
+function longestToken({ kind, kinds, tokens }: Vocabulary): number {
+  let longest = 1;
+  for (const [id, token] of tokens.entries()) {
+    const isDisguised = kind === 'byte-level' && !isWhole(kinds[id]!) && !BEYOND_ALPHABET.test(token);
+    longest = Math.max(longest, isDisguised ? token.length : Buffer.byteLength(token));
   }
+  return longest;
 }
 
-function byteLevelWords(patterns: readonly string[]): object {
-  const split = (pattern: string): object => ({ type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false });
-  return {
-    type: 'Sequence',
-    pretokenizers: [...patterns.map(split), { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }],
-  };
-}
-
-/**
- * SentencePiece merges a text as one word. Where no piece has a space after another character, no merge crosses from a character to a
- * space, and cutting there first gives the same tokens, faster.
- */
-function wordsBetweenSpaces(tokens: readonly string[]): object | null {
-  const crosses = new RegExp(`[^${SPACE}]${SPACE}`);
-  if (tokens.some(token => crosses.test(token))) return null;
-  return { type: 'Split', pattern: { Regex: `${SPACE}*[^${SPACE}]+|${SPACE}+` }, behavior: 'Isolated', invert: false };
-}
+const BEYOND_ALPHABET = /[\u0144-\uffff]/;

@@ -3,6 +3,7 @@
  * It is read from a GGUF file once, kept as JSON in the prepared folder, and all that tokenizer and chat template are made from.
  */
 import type { GgufFile, GgufValue } from './gguf-file.ts';
+import { type MergeTable, mergeTable } from './merge-table.ts';
 import { ModelError } from './model-error.ts';
 import { preTokenizerOf } from './pre-tokenizer.ts';
 import { mergesFromScores } from './sentencepiece-merges.ts';
@@ -18,8 +19,7 @@ export interface Vocabulary {
   tokens: string[];
   /** A number of TOKEN_KINDS for each token. */
   kinds: number[];
-  /** Pairs of token texts, joined by a space in the byte-level kind; earlier ones first. */
-  merges: string[] | [string, string][];
+  merges: MergeTable;
   /** SentencePiece: a text gets a space in front. */
   addSpacePrefix: boolean;
   bosTokenId: number | undefined;
@@ -72,7 +72,7 @@ export function readVocabulary(file: GgufFile, vocabSize: number): Vocabulary {
     preTokenizer,
     tokens,
     kinds,
-    merges: isSentencePiece ? sentencePieceMerges(file, tokens, kinds) : byteLevelMerges(file),
+    merges: mergeTable(mergeableIds(tokens, kinds), isSentencePiece ? sentencePieceMerges(file, tokens, kinds) : byteLevelMerges(file)),
     addSpacePrefix: booleanOf(file, 'tokenizer.ggml.add_space_prefix') ?? isSentencePiece,
     bosTokenId: hasBos ? bosTokenId : undefined,
     eosTokenId: tokenId('eos'),
@@ -89,10 +89,25 @@ function endTokens(tokens: readonly string[], kinds: readonly number[], named: r
   return [...ids].sort((a, b) => a - b);
 }
 
-function byteLevelMerges(file: GgufFile): string[] {
+/** Control and user-defined tokens take no part in merges: none can come out of plain text. */
+function mergeableIds(tokens: readonly string[], kinds: readonly number[]): Map<string, number> {
+  const ids = new Map<string, number>();
+  for (let id = 0; id < tokens.length; id++) if (isMergeable(kinds[id]!)) ids.set(tokens[id]!, id);
+  return ids;
+}
+
+export function isMergeable(kind: number): boolean {
+  return kind === TOKEN_KINDS.normal || kind === TOKEN_KINDS.byte || kind === TOKEN_KINDS.unused;
+}
+
+/** Each is two texts with a space between; the alphabet of bytes has no space. */
+function* byteLevelMerges(file: GgufFile): Iterable<[string, string]> {
   const merges = stringsOf(file, 'tokenizer.ggml.merges');
   if (merges === undefined) throw new ModelError(`${file.fileName}: has no tokenizer.ggml.merges, which a byte-level vocabulary needs.`);
-  return merges;
+  for (const merge of merges) {
+    const space = merge.indexOf(' ');
+    yield [merge.slice(0, space), merge.slice(space + 1)];
+  }
 }
 
 function sentencePieceMerges(file: GgufFile, tokens: readonly string[], kinds: readonly number[]): [string, string][] {

@@ -21,8 +21,6 @@ export interface SamplerSource extends Omit<LogitEditSource, 'vocabSize'> {
   seed: number;
   /** Index of the choice within its request: each draws its own numbers. */
   choice: number;
-  /** Ask for log-probabilities though the client does not (best_of ranks by them). */
-  ranksByLogprob?: boolean;
 }
 
 export interface SampledToken {
@@ -41,7 +39,6 @@ export class Sampler {
   readonly #narrowing: Narrowing;
   readonly #narrows: boolean;
   readonly #topLogprobs: number | undefined;
-  #cumulativeLogprob = 0;
 
   /** Throws ApiError `invalid_value` for a logit_bias that names no token of the model. */
   constructor(source: SamplerSource, scratch: SamplingScratch) {
@@ -54,12 +51,7 @@ export class Sampler {
     this.#inverseTemperature = 1 / sampling.temperature;
     this.#narrowing = { topK: sampling.topK, topP: sampling.topP, minP: sampling.minP, typicalP: sampling.typicalP };
     this.#narrows = narrows(sampling);
-    this.#topLogprobs = sampling.topLogprobs ?? (source.ranksByLogprob ? 0 : undefined);
-  }
-
-  /** Sum over the accepted tokens whose log-probability was given; what best_of ranks by. */
-  get cumulativeLogprob(): number {
-    return this.#cumulativeLogprob;
+    this.#topLogprobs = sampling.topLogprobs;
   }
 
   /**
@@ -86,9 +78,8 @@ export class Sampler {
   }
 
   /** Adds a token to the sequence: one that sample() chose, or, when a sequence is taken up, one that was chosen before. */
-  accept(tokenId: number, logprob?: number): void {
+  accept(tokenId: number): void {
     this.#edits.accept(tokenId);
-    if (logprob !== undefined) this.#cumulativeLogprob += logprob;
   }
 
   #choose(row: LogitRow, position: number): number {

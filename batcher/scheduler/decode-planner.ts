@@ -47,7 +47,9 @@ export class DecodePlanner {
         row: -1,
         start,
         tokenIds: [sequence.tokenIds[start]!, ...drafts.slice(0, count)],
+        purpose: 'verify',
         logitCount: count + 1,
+        sample: true,
         choiceIds: [sequence.id],
       });
       draft.chunkSequences.push(sequence);

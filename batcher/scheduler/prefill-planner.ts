@@ -66,7 +66,7 @@ export class PrefillPlanner {
       const oldest = prefilling[0];
       const mayOvertake = oldest === undefined || this.#overtakes < this.#settings.overtakeLimit;
       let next: Sequence | undefined;
-      if (oldest !== undefined && mayOvertake && slots > 0) next = findOvertaker(prefilling, allowed);
+      if (oldest !== undefined && mayOvertake && slots > 0) next = this.#findOvertaker(prefilling, allowed);
       if (next === undefined && mayAdmit) {
         const admitted = this.#admit(draft, { allowed, oldest, isClosed: !mayOvertake });
         if (admitted === 'none') mayAdmit = false;
@@ -82,7 +82,7 @@ export class PrefillPlanner {
       else this.#overtakes = 0;
       const place = prefilling.indexOf(next);
       if (place >= 0) prefilling.splice(place, 1);
-      const size = chunkSize(next.prefillTarget - next.computedCount, allowed);
+      const size = chunkSize(next.prefillTarget - next.computedCount, this.#chunkLimit(next, allowed));
       if (size === 0) break;
       this.#addChunk(next, size, draft);
       budget -= size;
@@ -93,16 +93,23 @@ export class PrefillPlanner {
   #addChunk(sequence: Sequence, size: number, draft: PlanDraft): void {
     const start = sequence.computedCount;
     const end = start + size;
+    const isLast = end === sequence.knownCount;
     sequence.chunkEnd = end;
     draft.chunks.push({
       sequenceId: sequence.id,
       row: -1,
       start,
       tokenIds: sequence.tokenIds.slice(start, end),
-      logitCount: end === sequence.knownCount ? 1 : 0,
+      purpose: 'prefill',
+      logitCount: sequence.isScoring ? size : isLast ? 1 : 0,
+      sample: isLast,
       choiceIds: sequence.choiceIds,
     });
     draft.chunkSequences.push(sequence);
+  }
+
+  #chunkLimit(sequence: Sequence, allowed: number): number {
+    return sequence.isScoring ? Math.min(allowed, this.#settings.scoringChunkTokens) : allowed;
   }
 
   /**
@@ -131,7 +138,8 @@ export class PrefillPlanner {
     // Without a look at the store, for the common case: nothing has been generated, so that two tokens at least are to be prefilled.
     if (head.generatedCount === 0 && !this.#mayTakeChunk(head, 1, step)) return 'none';
     head.space ??= this.#kv.space(head.request.tenant, head.request.promptTokenIds);
-    const found = this.#kv.match({ space: head.space, tokenIds: head.tokenIds, blockLimit: budgetBlocks, demand: head.demand });
+    const blockLimit = head.isScoring ? 0 : budgetBlocks;
+    const found = this.#kv.match({ space: head.space, tokenIds: head.tokenIds, blockLimit, demand: head.demand });
     head.start(found.blockIds.length * blockTokens, found.prefilledTokens);
     const toPrefill = head.prefillTarget - head.computedCount;
     const mustYield = !this.#mayTakeChunk(head, toPrefill, step) || this.#isBeingPrefilled(head, found.blockIds.length, step.allowed);
@@ -154,7 +162,7 @@ export class PrefillPlanner {
     head.chargedCount ??= Math.min(head.computedCount, head.promptCount);
     const usedBlocks = this.#kv.blocksFor(head.computedCount);
     if (usedBlocks > 0) draft.loads.push({ row, firstBlock: 0, blockIds: handle.blockIds.slice(0, usedBlocks) });
-    if (!isResumed) this.#kv.countUse(head.promptCount, Math.min(head.computedCount, head.promptCount));
+    if (!isResumed && !head.isScoring) this.#kv.countUse(head.promptCount, Math.min(head.computedCount, head.promptCount));
     draft.admitted.push({ sequenceId: head.id, cachedTokens: head.computedCount, resumed: isResumed });
     this.#running.add(head, row);
     return head;
@@ -166,15 +174,15 @@ export class PrefillPlanner {
     const { oldest } = step;
     if (oldest === undefined) return true;
     if (rankOf(head) < rankOf(oldest) || head.admissionOrder !== undefined) return true;
-    return toPrefill <= step.allowed && oldest.prefillTarget - oldest.computedCount > step.allowed;
+    return toPrefill <= this.#chunkLimit(head, step.allowed) && oldest.prefillTarget - oldest.computedCount > step.allowed;
   }
 
   /** Another prefill is about to end that has more of the same prefix: a step later it can be had from the store. */
   #isBeingPrefilled(head: Sequence, foundBlocks: number, allowed: number): boolean {
     const wanted = (foundBlocks + 1) * this.#kv.shape.blockTokens;
-    if (head.knownCount < wanted + 2) return false;
+    if (head.isScoring || head.knownCount < wanted + 2) return false;
     for (const other of this.#running) {
-      if (!other.isPrefilling || other.prefillTarget - other.computedCount > allowed) continue;
+      if (!other.isPrefilling || other.prefillTarget - other.computedCount > this.#chunkLimit(other, allowed)) continue;
       if (other.request.tenant !== head.request.tenant || other.prefillTarget < wanted) continue;
       let same = 0;
       while (same < wanted && other.tokenIds[same] === head.tokenIds[same]) same += 1;
@@ -182,18 +190,18 @@ export class PrefillPlanner {
     }
     return false;
   }
-}
 
-/** A running prefill that may have its chunk before the oldest: of a higher class, or done with it while the oldest is not. */
-function findOvertaker(prefilling: readonly Sequence[], allowed: number): Sequence | undefined {
-  const oldest = prefilling[0]!;
-  const isLong = oldest.prefillTarget - oldest.computedCount > allowed;
-  let best: Sequence | undefined;
-  for (const sequence of prefilling) {
-    if (sequence === oldest) continue;
-    const isShort = isLong && sequence.prefillTarget - sequence.computedCount <= allowed;
-    if (rankOf(sequence) > rankOf(oldest) || !(isShort || rankOf(sequence) < rankOf(oldest))) continue;
-    if (best === undefined || rankOf(sequence) < rankOf(best)) best = sequence;
+  /** A running prefill that may have its chunk before the oldest: of a higher class, or done with it while the oldest is not. */
+  #findOvertaker(prefilling: readonly Sequence[], allowed: number): Sequence | undefined {
+    const oldest = prefilling[0]!;
+    const isLong = oldest.prefillTarget - oldest.computedCount > this.#chunkLimit(oldest, allowed);
+    let best: Sequence | undefined;
+    for (const sequence of prefilling) {
+      if (sequence === oldest) continue;
+      const isShort = isLong && sequence.prefillTarget - sequence.computedCount <= this.#chunkLimit(sequence, allowed);
+      if (rankOf(sequence) > rankOf(oldest) || !(isShort || rankOf(sequence) < rankOf(oldest))) continue;
+      if (best === undefined || rankOf(sequence) < rankOf(best)) best = sequence;
+    }
+    return best;
   }
-  return best;
 }

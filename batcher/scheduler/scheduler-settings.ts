@@ -29,6 +29,13 @@ export const SCHEDULER_KNOBS = {
     unit: 'tokens',
     about: 'Tokens of one prefill chunk, which bounds the extra inter-token latency that a long prompt causes; set anew while running.',
   },
+  scoringChunkTokens: {
+    default: 64,
+    least: 4,
+    most: 1_048_576,
+    unit: 'tokens',
+    about: 'Tokens of one chunk of a prompt that is scored: the logits of all of them are in memory at once.',
+  },
   maxChunksPerStep: { default: 1, least: 1, most: 64, unit: 'chunks', about: 'Prefill chunks in one step.' },
   overtakeLimit: {
     default: 1,

@@ -417,7 +417,7 @@ export class Scheduler {
       sequence.chargedCount = before + paid;
       this.#waiting.charge(sequence, paid);
     }
-    if (chunk.logitCount === 0 || sequence.state === 'ended') return;
+    if (!chunk.sample || sequence.state === 'ended') return;
     const choiceIds = sequence.choiceIds;
     if (choiceIds.length === 1) {
       this.#accept(sequence, outcomeOf(step.byId, choiceIds[0]!), step.limited);

@@ -22,6 +22,8 @@ export interface SequenceRequest {
   reproducible: boolean;
   /** Drafts are verified for a reproducible request too. */
   speculation?: boolean | undefined;
+  /** The logits of every prompt position are wanted, so that all of it is computed here: in smaller chunks, and nothing comes from the prefix store. */
+  scoresPrompt?: boolean | undefined;
   /** One id for each choice: that many sequences share one prefill. Unique among all that live. */
   choiceIds: readonly string[];
   /** Tokens that another batcher generated before it failed, for a request of one choice. They are recomputed, not sampled. */

@@ -78,6 +78,11 @@ export class Sequence {
     return this.computedCount < this.prefillTarget;
   }
 
+  /** All that it still has to prefill is wanted with its logits. What was sampled came after the whole prompt had been scored. */
+  get isScoring(): boolean {
+    return this.request.scoresPrompt === true && this.generatedCount === 0;
+  }
+
   get mayTakeDrafts(): boolean {
     return !this.request.reproducible || this.request.speculation === true;
   }

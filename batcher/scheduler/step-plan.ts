@@ -23,8 +23,12 @@ export interface ChunkEntry {
   row: number;
   start: number;
   tokenIds: readonly number[];
-  /** Logits wanted for this many last positions: 0 within a prefill, 1 at its end, drafts + 1 for a verification. */
+  /** `prefill` computes known tokens, `verify` the last known one and drafts of what may follow. */
+  purpose: 'prefill' | 'verify';
+  /** Logits wanted for this many last positions: all where the prompt is scored or drafts are verified, else 1 at the end of a prefill and 0 before. */
   logitCount: number;
+  /** The choices sample from the last logits of a prefill that ends here, and from all of a verification. */
+  sample: boolean;
   /** The choices that share this prefill: at its end each samples its own first token from the same logits. */
   choiceIds: readonly string[];
 }

@@ -23,6 +23,8 @@ export interface CertainText {
 
 export interface ChoiceTextSource {
   tokenBytes: TokenBytes;
+  /** The same with control tokens spelled, for the names of tokens in log-probabilities. */
+  spelled?: TokenBytes | undefined;
   stop?: readonly string[] | undefined;
   /** In the text of this many first tokens no stop string is looked for. */
   minTokens?: number | undefined;
@@ -37,7 +39,7 @@ interface HeldToken {
 }
 
 export class ChoiceText {
-  readonly #tokenBytes: TokenBytes;
+  readonly #names: { tokenBytes: TokenBytes; spelled: TokenBytes | undefined };
   readonly #detokenizer: IncrementalDetokenizer;
   readonly #matcher: StopMatcher;
   readonly #minTokens: number;
@@ -48,8 +50,8 @@ export class ChoiceText {
   #certainLength = 0;
   #isEnded = false;
 
-  constructor({ tokenBytes, stop, minTokens }: ChoiceTextSource) {
-    this.#tokenBytes = tokenBytes;
+  constructor({ tokenBytes, spelled, stop, minTokens }: ChoiceTextSource) {
+    this.#names = { tokenBytes, spelled };
     this.#detokenizer = new IncrementalDetokenizer(tokenBytes);
     this.#matcher = new StopMatcher(stop ?? []);
     this.#minTokens = minTokens ?? 0;
@@ -97,7 +99,7 @@ export class ChoiceText {
     if (carried !== undefined) for (const held of this.#held) held.end ??= start + carried;
     this.#decodedLength += joined.length;
     this.#held.push({
-      entry: logprob && logprobEntry(tokenId, logprob, this.#tokenBytes),
+      entry: logprob && logprobEntry(tokenId, logprob, this.#names),
       start,
       end: this.#detokenizer.isPending ? undefined : this.#decodedLength,
     });

@@ -14,10 +14,15 @@ export function tokenText(bytes: Uint8Array): string {
   }
 }
 
-export function logprobEntry(tokenId: number, { logprob, top }: SampledLogprob, tokenBytes: TokenBytes): TokenLogprob {
+/** `spelled` names tokens that are no text, such as the one that ends an answer; their bytes stay none. */
+export function logprobEntry(
+  tokenId: number,
+  { logprob, top }: SampledLogprob,
+  { tokenBytes, spelled = tokenBytes }: { tokenBytes: TokenBytes; spelled?: TokenBytes | undefined },
+): TokenLogprob {
   const named = (id: number, value: number) => {
     const bytes = tokenBytes(id);
-    return { token: tokenText(bytes), tokenId: id, logprob: value, bytes: Array.from(bytes) };
+    return { token: tokenText(bytes.length > 0 ? bytes : spelled(id)), tokenId: id, logprob: value, bytes: Array.from(bytes) };
   };
   return { ...named(tokenId, logprob), top: top.map(one => named(one.tokenId, one.logprob)) };
 }

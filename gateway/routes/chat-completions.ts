@@ -2,14 +2,16 @@
 import type { Context } from 'hono';
 import { JOB_VERSION, type Job } from '../../shared/job.ts';
 import type { AppEnv } from '../app-env.ts';
-import { callBroker, shardOf } from '../broker-call.ts';
+import { shardOf } from '../broker-call.ts';
+import { parseChatRequest } from '../chat-request.ts';
 import type { Settings } from '../env.ts';
 import { readJsonBody } from '../json-body.ts';
-import { parseChatRequest } from '../openai-request.ts';
+import { submit } from '../submit.ts';
 
 export function chatCompletions(settings: Settings) {
   return async function completeChat(c: Context<AppEnv>): Promise<Response> {
-    const request = parseChatRequest(await readJsonBody(c.req.raw, settings), settings);
+    const body = await readJsonBody(c.req.raw, settings);
+    const request = parseChatRequest(body, settings);
     const id = `chatcmpl-${crypto.randomUUID().replaceAll('-', '')}`;
     const shard = shardOf(id, settings);
     const job: Job = {
@@ -21,13 +23,11 @@ export function chatCompletions(settings: Settings) {
       ...request.job,
     };
     Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed: request.isStreamed });
-    return await callBroker(c.env, shard, {
-      path: '/relay',
-      body: {
-        job,
-        reply: { kind: 'chat', isStreamed: request.isStreamed, includeUsage: request.includeUsage },
-        promptTokensBound: request.promptTokensBound,
-      },
+    return await submit(c, {
+      body,
+      job,
+      reply: { kind: 'chat', isStreamed: request.isStreamed, includeUsage: request.includeUsage },
+      promptTokensBound: request.promptTokensBound,
     });
   };
 }

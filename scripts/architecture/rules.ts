@@ -19,15 +19,17 @@ export const ROOM_NAMES = Object.keys(ROOMS);
 const SHARED_PACKAGES: ReadonlySet<string> = new Set(['zod']);
 
 /** The files of the batcher that know Redis. */
-const BATCHER_REDIS_FILES: ReadonlySet<string> = new Set(['intake', 'outbox', 'heartbeat', 'redis'].map(name => `batcher/${name}.ts`));
+const BATCHER_REDIS_FILES: ReadonlySet<string> = new Set(
+  ['intake', 'queue-worker', 'queue-heads', 'own-queues', 'outbox', 'prefix-outbox', 'heartbeat', 'redis'].map(name => `batcher/${name}.ts`),
+);
 const REDIS_PACKAGES: ReadonlySet<string> = new Set(['bullmq', 'ioredis']);
 
 /** A name that says nothing of what is inside. */
 const DRAWER_NAME = /^(utils?|helpers?|common|misc|types?|constants?|index)$/;
 const KEBAB_CASE = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 
-/** `/** Name: …` at the very top: a short name, then the sentence. */
-const HEADER = /^\/\*\*\s*(\*\s*)?[^\s:.*][^:.*\n]{0,60}: \S/;
+/** `/** Name: …` at the very top, under a `#!` line at most: a short name, then the sentence. */
+const HEADER = /^(#![^\n]*\n)?\/\*\*\s*(\*\s*)?[^\s:.*][^:.*\n]{0,60}: \S/;
 
 export function findBreaches(graph: readonly SourceFile[]): string[] {
   const paths = new Set(graph.map(file => file.path));

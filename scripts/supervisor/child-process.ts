@@ -3,7 +3,8 @@
  * its last lines and it is started again after a growing pause. It leads a process group of its own, and stop() leaves none of it behind.
  *
  *   idle ──start──▶ running ──ends──▶ pausing ──▶ running …          any ──stop──▶ stopped
- *                      └── ends before ready() too often, or with exit code 2 ──▶ failed
+ *                      ├── ends before ready() too often, or with exit code 2 ──▶ failed
+ *                      └── ends with exit code 0, where that is on purpose ──▶ stopped
  */
 import { spawn } from 'node:child_process';
 import type { ChildLog } from './child-log.ts';
@@ -31,6 +32,8 @@ export interface ChildPlan {
   onCrash: (report: CrashReport) => void;
   /** It ended by itself and is not started again. */
   onFailure: (report: CrashReport) => void;
+  /** It ended by itself with exit code 0, which is its way to say that it was asked to. Absent where that is a crash like any other. */
+  onDone?: () => void;
   /** Crashes before ready() that are forgiven. */
   startTries?: number;
   /** From SIGTERM to SIGKILL. */
@@ -164,6 +167,11 @@ export class ChildProcess {
     if (ranForMs > RECOVERED_MS) this.#pauseMs = FIRST_PAUSE_MS;
     const report: CrashReport = { name: this.name, how, exitCode, lastLines: [...this.#lastLines], pauseMs: this.#pauseMs };
     this.#plan.log?.write(`--- ${this.name} ended: ${how}`);
+    if (exitCode === 0 && this.#plan.onDone !== undefined) {
+      this.#state = 'stopped';
+      this.#plan.onDone();
+      return;
+    }
     if (!this.#isReady && (exitCode === WRONG_SETTING || this.#startCrashCount >= (this.#plan.startTries ?? 0))) {
       this.#state = 'failed';
       this.#plan.onFailure(report);

@@ -1,20 +1,13 @@
-/** DevelopmentKey: the one key of a self-started gateway; made once a data folder, then the same at every start. */
-import { randomBytes } from 'node:crypto';
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+/** DevelopmentKey: the one key that a self-started gateway needs, and what it makes other keys with; the same at every start. */
+import { keptSecret } from './kept-secret.ts';
 
-const FORM = /^sk-sluice-dev-[A-Za-z0-9_-]{32}$/;
+/** Name of its file in the data folder, where `npx sluice` finds it too. */
+export const DEVELOPMENT_KEY_FILE = 'development-key';
 
 export function developmentKey(folder: string): string {
-  const path = join(folder, 'development-key');
-  try {
-    const kept = readFileSync(path, 'utf8').trim();
-    if (FORM.test(kept)) return kept;
-  } catch {
-    // The first start.
-  }
-  const key = `sk-sluice-dev-${randomBytes(24).toString('base64url')}`;
-  writeFileSync(path, `${key}\n`, { mode: 0o600 });
-  chmodSync(path, 0o600);
-  return key;
+  return keptSecret(folder, DEVELOPMENT_KEY_FILE, 'sk-sluice-dev-');
+}
+
+export function keySecret(folder: string): string {
+  return keptSecret(folder, 'key-secret', '');
 }

@@ -2,12 +2,14 @@
 import { Presets, SingleBar } from 'cli-progress';
 
 const LABEL_WIDTH = 10;
+/** Between two lines about the same long step where there is no terminal to draw on. */
+const PLAIN_PROGRESS_MS = 5_000;
 
 export class Screen {
   #isTerminal: boolean;
   #bar: SingleBar | undefined;
   #barLabel = '';
-  #lastTenth = -1;
+  #saidAt = 0;
 
   constructor(isTerminal = process.stdout.isTTY === true) {
     this.#isTerminal = isTerminal;
@@ -51,7 +53,7 @@ export class Screen {
   progress(label: string, done: number, total: number): void {
     if (total <= 0) return;
     if (this.#isTerminal) this.#drawBar(label, done, total);
-    else this.#sayTenth(label, done, total);
+    else this.#saySometimes(label, done, total);
   }
 
   #drawBar(label: string, done: number, total: number): void {
@@ -69,12 +71,12 @@ export class Screen {
     if (done >= total) this.#endBar();
   }
 
-  #sayTenth(label: string, done: number, total: number): void {
-    const tenth = Math.floor((done / total) * 10);
-    if (label === this.#barLabel && tenth === this.#lastTenth) return;
+  #saySometimes(label: string, done: number, total: number): void {
+    const now = Date.now();
+    if (label === this.#barLabel && now - this.#saidAt < PLAIN_PROGRESS_MS) return;
     this.#barLabel = label;
-    this.#lastTenth = tenth;
-    process.stdout.write(`  ${label} ${tenth * 10} %\n`);
+    this.#saidAt = now;
+    process.stdout.write(`  ${label} ${Math.floor((done / total) * 100)} %\n`);
   }
 
   #endBar(): void {

@@ -168,6 +168,7 @@ export class Stack {
         graceMs: BATCHER_GRACE_MS,
         deathSignal: 'SIGTERM',
         onFailure: report => fail(startFailure(report)),
+        onDone: () => this.#listener.note(`${name} was drained and has ended; the next npm start has it again.`),
       });
       this.#batchers.push(child);
       child.start();
@@ -205,6 +206,7 @@ export class Stack {
       graceMs: number;
       deathSignal: NodeJS.Signals;
       onFailure: (report: CrashReport) => void;
+      onDone?: () => void;
     },
   ): ChildProcess {
     const log = new ChildLog(join(this.#plan.data.logs, `${name}.log`));

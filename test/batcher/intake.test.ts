@@ -1,10 +1,12 @@
 /** The intake against a real Redis and a real BullMQ queue. */
 import { Queue } from 'bullmq';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Intake, type TakenJob } from '../../batcher/intake.ts';
-import { connectionOptions } from '../../batcher/redis.ts';
+import { Intake } from '../../batcher/intake.ts';
+import { OwnQueues } from '../../batcher/own-queues.ts';
+import type { TakenJob } from '../../batcher/queue-worker.ts';
+import { connectionOptions, connectRedis } from '../../batcher/redis.ts';
 import { Room } from '../../batcher/room.ts';
-import { queuePrefix, SHARED_QUEUE } from '../../shared/keys.ts';
+import { BATCHER_CARDS, ownQueue, ownQueuesKey, queuePrefix, SHARED_QUEUE } from '../../shared/keys.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
@@ -39,7 +41,6 @@ async function open(batcherId: string, options: { room?: () => Promise<void>; lo
   const intake = new Intake({
     redisUrl: server.url,
     model: MODEL,
-    queueName: SHARED_QUEUE,
     batcherId,
     lockMs: options.lockMs ?? 600,
     room: options.room ?? (async () => undefined),
@@ -126,5 +127,131 @@ describe('Intake', () => {
     await add('job-1');
     await until(() => taken.length === 1);
     await taken[0]!.complete();
+  });
+});
+
+describe('Intake with several queues', () => {
+  let redis: ReturnType<typeof connectRedis>;
+  beforeEach(() => {
+    redis = connectRedis(server.url);
+  });
+  afterEach(async () => {
+    await redis.flushall();
+    redis.disconnect();
+  });
+
+  async function addTo(queueName: string, id: string, priority: number): Promise<void> {
+    const target = new Queue(queueName, { connection: connectionOptions(server.url), prefix: queuePrefix(MODEL) });
+    await target.add('generate', { id }, { jobId: id, priority, removeOnComplete: true, removeOnFail: true });
+    await target.close();
+  }
+
+  function watch(batcherId: string, onOrphans: (ids: readonly string[]) => void): OwnQueues {
+    return new OwnQueues({ redis, model: MODEL, batcherId, onOrphans, failed: () => undefined });
+  }
+
+  const card = (batcherId: string, more: object = {}) =>
+    redis.hset(
+      BATCHER_CARDS,
+      batcherId,
+      JSON.stringify({
+        ...{ version: 1, batcherId, model: MODEL, contextTokens: 100, writtenAt: Date.now(), startedAt: 0, state: 'serving' },
+        ...{ runningCount: 0, waitingCount: 0, maxRunningCount: 1, kvCapacityTokens: 1, kvUsedTokens: 0 },
+        ...{ prefillTokensPerSecond: 0, decodeTokensPerSecond: 0, ...more },
+      }),
+    );
+
+  it('takes from both in the order of priorities, the own one first where they are level', async () => {
+    await addTo(SHARED_QUEUE, 'shared-1', 1);
+    await addTo(SHARED_QUEUE, 'shared-5', 5);
+    await addTo(ownQueue('a'), 'own-3', 3);
+    await addTo(ownQueue('a'), 'own-5', 5);
+    await addTo(ownQueue('b'), 'not-ours', 1);
+    const { taken } = await open('a');
+    await until(() => taken.length >= 4);
+    expect(taken.map(job => job.id)).toEqual(['shared-1', 'own-3', 'own-5', 'shared-5']);
+  });
+
+  it('is woken by a job in either', async () => {
+    const { taken } = await open('a');
+    await new Promise(resolve => setTimeout(resolve, 100));
+    await addTo(ownQueue('a'), 'own', 1);
+    await until(() => taken.length === 1);
+    await addTo(SHARED_QUEUE, 'shared', 1);
+    await until(() => taken.length === 2);
+  });
+
+  it('is woken by a job that another gave back', async () => {
+    const first = await open('a');
+    await add('job-1');
+    await until(() => first.taken.length === 1);
+    const second = await open('b');
+    await new Promise(resolve => setTimeout(resolve, 300));
+    first.intake.stopTaking();
+    await first.taken[0]!.giveBack();
+    await until(() => second.taken.length === 1);
+  });
+
+  it('adopts the queue of a dead batcher, with what it was working on, until it is empty and gone', async () => {
+    const dead = await open('dead');
+    await card('dead');
+    await watch('dead', () => undefined).look();
+    await addTo(ownQueue('dead'), 'running', 1);
+    await until(() => dead.taken.length === 1);
+    await dead.intake.close();
+    intakes = [];
+    await addTo(ownQueue('dead'), 'waiting', 2);
+
+    const live = await open('live');
+    let orphans: readonly string[] = [];
+    const queues = watch('live', ids => {
+      orphans = ids;
+      void live.intake.adopt(ids);
+    });
+    await queues.look();
+    expect(orphans).toEqual([]);
+    await card('dead', { writtenAt: Date.now() - 60_000 });
+    await queues.look();
+    expect(orphans).toEqual(['dead']);
+    await until(() => live.taken.length === 2);
+    expect(live.taken.map(job => [job.id, job.attempt]).sort()).toEqual([
+      ['running', 2],
+      ['waiting', 1],
+    ]);
+    await queues.look();
+    expect(orphans).toEqual(['dead']);
+    for (const job of live.taken) await job.complete();
+    await queues.look();
+    expect(orphans).toEqual([]);
+    expect(await redis.smembers(ownQueuesKey(MODEL))).toEqual(['live']);
+    // Of its stalled check, which is made while the queue is being closed, a key may come back that ends by itself.
+    await live.intake.adopt([]);
+    const left = await redis.keys(`${queuePrefix(MODEL)}:${ownQueue('dead')}:*`);
+    expect(left.filter(key => !key.endsWith('stalled-check'))).toEqual([]);
+  });
+
+  it('adopts the queue of a batcher that drains, and leaves it when that one serves again', async () => {
+    const live = await open('live');
+    let orphans: readonly string[] = [];
+    const queues = watch('live', ids => {
+      orphans = ids;
+      void live.intake.adopt(ids);
+    });
+    await card('other', { state: 'draining' });
+    await watch('other', () => undefined).look();
+    await addTo(ownQueue('other'), 'first', 1);
+    await queues.look();
+    expect(orphans).toEqual(['other']);
+    await until(() => live.taken.length === 1);
+    await card('other');
+    await queues.look();
+    await live.intake.adopt([]);
+    await addTo(ownQueue('other'), 'second', 1);
+    await live.taken[0]!.complete();
+    await new Promise(resolve => setTimeout(resolve, 300));
+    expect(live.taken).toHaveLength(1);
+    const other = await open('other');
+    await until(() => other.taken.length === 1);
+    await other.taken[0]!.complete();
   });
 });

@@ -241,6 +241,167 @@ describe('Loop', () => {
     await plain.close();
   });
 
+  it('gives each prompt of a list what it gets alone, and sums the usage', async () => {
+    open();
+    const prompts = [
+      [1, 2, 3],
+      [4, 5, 6, 7, 8, 9, 10],
+      [1, 2, 3],
+    ].map(tokenIds => ({ kind: 'tokens' as const, tokenIds }));
+    const [prompt, ...morePrompts] = prompts as [(typeof prompts)[0], ...typeof prompts];
+    const parts = { choiceCount: 2, sampling: { temperature: 1, seed: 4 } };
+    const job = makeJob({ ...parts, prompt, morePrompts });
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    expect(events[0]).toMatchObject({ type: 'accepted', promptTokens: 13 });
+    expect(events.at(-1)).toMatchObject({ usage: { promptTokens: 13, completionTokens: 6 * 12 } });
+    const alone = new Rig();
+    for (const [index, one] of prompts.entries()) {
+      const single = makeJob({ ...parts, prompt: one });
+      await alone.submit(single);
+      await alone.settled();
+      for (const choice of [0, 1]) {
+        expect(tokensOf(events, index * 2 + choice)).toEqual(tokensOf(alone.eventsOf(single.id), choice));
+      }
+    }
+    await alone.close();
+  });
+
+  it('answers equal prompts of a list differently when no seed is given', async () => {
+    open();
+    const prompt = { kind: 'tokens' as const, tokenIds: [1, 2, 3] };
+    const job = makeJob({ prompt, morePrompts: [prompt], sampling: { temperature: 2 }, stopping: { maxTokens: 40, ignoreEos: true } });
+    await rig.submit(job);
+    await rig.settled();
+    expect(tokensOf(rig.eventsOf(job.id), 0)).not.toEqual(tokensOf(rig.eventsOf(job.id), 1));
+  });
+
+  it('refuses a list whole when one of its prompts is too long', async () => {
+    open({ shape: { contextTokens: 32 } });
+    const job = makeJob({ morePrompts: [{ kind: 'tokens', tokenIds: Array(32).fill(1) }] });
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'context_length_exceeded', param: 'prompt' }]);
+    expect(rig.scheduler.runningCount + rig.scheduler.waitingCount).toBe(0);
+  });
+
+  it('tells a job once that a sampler cannot follow, and does not take it again', async () => {
+    open();
+    const job = makeJob({ sampling: { temperature: 0, logitBias: { 999999: 1 } } });
+    await rig.submit(job);
+    await rig.settled();
+    expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'invalid_value' }]);
+    expect(rig.completed).toEqual([job.id]);
+    expect(rig.givenBack).toEqual([]);
+  });
+
+  const LONG = Array.from({ length: 150 }, (_, i) => 1 + ((i * i) % 26));
+  const echoOf = (events: TokenEvent[]) => events.flatMap(event => (event.type === 'echo' ? [event] : []));
+  const letters = LONG.map(id => String.fromCharCode(96 + id)).join('');
+
+  it('tells the prompt before its choices', async () => {
+    open();
+    const job = makeJob({ prompt: { kind: 'tokens', tokenIds: LONG }, choiceCount: 2, echo: 'text' });
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    expect(events[1]).toMatchObject({ type: 'echo', prompt: 0, tokenCount: 150, text: letters });
+    expect(echoOf(events)).toHaveLength(1);
+  });
+
+  it.each([
+    ['and goes on', 12],
+    ['and samples nothing', 0],
+  ])('scores a prompt %s: each token by the logits of the position before', async (_name, maxTokens) => {
+    open();
+    const job = makeJob({
+      prompt: { kind: 'tokens', tokenIds: LONG },
+      stopping: { maxTokens, ignoreEos: true },
+      sampling: { temperature: 0, topLogprobs: 1 },
+      echo: 'scored',
+      choiceCount: 2,
+    });
+    // What is in the store has no logits.
+    await rig.submit(makeJob({ prompt: { kind: 'tokens', tokenIds: LONG } }));
+    await rig.settled();
+    await rig.submit(job);
+    await rig.settled();
+    const events = rig.eventsOf(job.id);
+    checkRecord(events);
+    const tokens = echoOf(events).flatMap(event => event.tokens ?? []);
+    expect(echoOf(events).length).toBeGreaterThan(2);
+    expect(
+      echoOf(events)
+        .map(event => event.text)
+        .join(''),
+    ).toBe(letters);
+    expect(tokens.map(token => token.tokenId)).toEqual(LONG);
+    expect(tokens[0]!.logprob).toBeNull();
+    expect(events.at(-1)).toMatchObject({ usage: { promptTokens: 150, completionTokens: 2 * maxTokens, cachedTokens: 0 } });
+    const firstDelta = events.findIndex(event => event.type === 'delta');
+    expect(events.findLastIndex(event => event.type === 'echo')).toBeLessThan(firstDelta);
+    for (const choice of [0, 1]) expect(tokensOf(events, choice)).toHaveLength(maxTokens);
+    // The same logits say what is likely after each beginning of the prompt.
+    for (const length of [1, 2, 63, 64, 65, 149]) {
+      const probe = makeJob({
+        prompt: { kind: 'tokens', tokenIds: LONG.slice(0, length) },
+        stopping: { maxTokens: 1, ignoreEos: true },
+        sampling: { temperature: 0, topLogprobs: 1 },
+      });
+      await rig.submit(probe);
+      await rig.settled();
+      const [likely] = rig.eventsOf(probe.id).flatMap(event => (event.type === 'delta' ? (event.logprobs ?? []) : []));
+      expect(tokens[length]!.top).toMatchObject(likely!.top.map(({ tokenId, logprob }) => ({ tokenId, logprob })));
+    }
+  });
+
+  it.each(['text', 'scored'] as const)('goes on where a dead batcher stopped telling a prompt: %s', async echo => {
+    open();
+    const whole = makeJob({
+      prompt: { kind: 'tokens', tokenIds: LONG },
+      morePrompts: [{ kind: 'tokens', tokenIds: [3, 4, 5] }],
+      sampling: { temperature: 1, seed: 2, topLogprobs: 2 },
+      choiceCount: 2,
+      echo,
+    });
+    await rig.submit(whole);
+    await rig.settled();
+    const record = rig.eventsOf(whole.id);
+    const told = (events: TokenEvent[], prompt: number) => {
+      const own = echoOf(events).filter(event => event.prompt === prompt);
+      return { text: own.map(event => event.text).join(''), tokens: own.flatMap(event => event.tokens ?? []) };
+    };
+    for (let cut = 0; cut <= record.length; cut += cut < 8 ? 1 : 9) {
+      const next = new Rig();
+      next.events.set(whole.id, structuredClone(record.slice(0, cut)));
+      await next.submit(whole, 2);
+      await next.settled();
+      const events = next.eventsOf(whole.id);
+      checkRecord(events);
+      expect(events.at(-1)).toMatchObject({ type: 'finish' });
+      for (const prompt of [0, 1]) expect(told(events, prompt)).toEqual(told(record, prompt));
+      for (const choice of [0, 1, 2, 3]) expect(tokensOf(events, choice)).toEqual(tokensOf(record, choice));
+      await next.close();
+    }
+  });
+
+  it('ends a job of which everything but the end was recorded', async () => {
+    open();
+    const job = makeJob();
+    await rig.submit(job);
+    await rig.settled();
+    const next = new Rig();
+    next.events.set(job.id, structuredClone(rig.eventsOf(job.id).slice(0, -1)));
+    await next.submit(job, 2);
+    await next.settled();
+    checkRecord(next.eventsOf(job.id));
+    expect(next.eventsOf(job.id).at(-1)).toMatchObject({ type: 'finish', usage: { completionTokens: 12 } });
+    await next.close();
+  });
+
   it('preempts when memory runs out and finishes everything', async () => {
     open({ budgetBlocks: 10, maxRunning: 8 });
     const jobs = Array.from({ length: 12 }, (_, i) =>

@@ -1,11 +1,12 @@
 /** Rig: loop, scheduler, generations and publisher joined as in the batcher, over the fake engine and a record in memory; no weights, no Redis. */
-import { ChoiceMaker } from '../../batcher/choice.ts';
 import { Generations } from '../../batcher/generations.ts';
-import type { TakenJob } from '../../batcher/intake.ts';
+import { HeldPrefixes } from '../../batcher/held-prefixes.ts';
 import { KvCache } from '../../batcher/kv/kv-cache.ts';
 import { Loop } from '../../batcher/loop.ts';
 import type { Dispatch, Standing } from '../../batcher/outbox.ts';
+import { BranchMaker } from '../../batcher/prompt-branch.ts';
 import { Publisher } from '../../batcher/publisher.ts';
+import type { TakenJob } from '../../batcher/queue-worker.ts';
 import { SamplingScratch } from '../../batcher/sampling/sampling-scratch.ts';
 import { Scheduler } from '../../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../../batcher/scheduler/scheduler-settings.ts';
@@ -20,6 +21,8 @@ export const END_TOKEN = 0;
 export interface RigOptions extends FakeEngineOptions {
   budgetBlocks?: number;
   maxRunning?: number;
+  /** Bound of the text blocks that it says it holds. */
+  prefixEntries?: number;
   /** Default true. */
   speculation?: boolean;
 }
@@ -31,6 +34,7 @@ export class Rig {
   readonly loop: Loop;
   readonly generations: Generations;
   readonly publisher: Publisher;
+  readonly held: HeldPrefixes;
   readonly events = new Map<string, TokenEvent[]>();
   /** What Redis would say of a job. */
   readonly standings = new Map<string, Standing>();
@@ -48,9 +52,18 @@ export class Rig {
     this.engine = new FakeEngine({ ...options, shape: { rowCount: maxRunning, contextTokens: 256, ...options.shape } });
     const { blockTokens, rowCount, contextTokens, vocabSize } = this.engine.shape;
     const budgetBlocks = options.budgetBlocks ?? 256;
+    this.held = new HeldPrefixes({
+      blockTokens,
+      maxEntries: options.prefixEntries ?? 1_000,
+      maxClosed: 16,
+      tokenBytes: letterOf,
+      pathTokenIds: blockId => kv.pathTokenIds(blockId),
+      onChanged: () => undefined,
+    });
+    const kv: KvCache = new KvCache({ blockTokens, budgetBlocks, storeBlocks: budgetBlocks, rowCount }, this.held);
     this.scheduler = new Scheduler({
       settings: schedulerSettings({ maxRunning: rowCount }),
-      kv: new KvCache({ blockTokens, budgetBlocks, storeBlocks: budgetBlocks, rowCount }),
+      kv,
       contextTokens,
       clock: () => Date.now(),
     });
@@ -73,7 +86,8 @@ export class Rig {
         prompt.kind === 'tokens'
           ? prompt.tokenIds
           : [...new TextEncoder().encode(JSON.stringify(prompt))].map(byte => 1 + (byte % (vocabSize - 1))),
-      choiceMaker: new ChoiceMaker({ endTokenIds: [END_TOKEN], tokenBytes: letterOf }, new SamplingScratch(vocabSize)),
+      branchMaker: new BranchMaker({ endTokenIds: [END_TOKEN], tokenBytes: letterOf }, new SamplingScratch(vocabSize)),
+      prefixes: this.held,
       contextTokens,
       maxAttempts: 3,
       reproducible: true,
@@ -98,7 +112,10 @@ export class Rig {
       runFailed: (sequenceIds, error) => this.generations.runFailed(sequenceIds, error),
       reproducibleRows: 2,
       itlSloMs: 150,
-      onStep: () => this.scheduler.check(),
+      onStep: () => {
+        this.scheduler.check();
+        this.held.check();
+      },
     });
     this.#running = this.loop.run();
   }

@@ -30,6 +30,22 @@ test('a good stream has text, one finish_reason, one [DONE], usage and no fault'
   expect(outcome.chunkTimes).toHaveLength(2);
 });
 
+test('each choice has its own text and finish_reason, and the batcher’s timings are kept', async () => {
+  const chunk = (index: number, content: string, finish: string | null) =>
+    `data: ${JSON.stringify({ choices: [{ index, delta: { content }, finish_reason: finish }], usage: null })}\n\n`;
+  const end = `data: ${JSON.stringify({
+    choices: [],
+    usage: { prompt_tokens: 5, completion_tokens: 4 },
+    timings: { queue_ms: 1, prefill_ms: 2, ttft_ms: 3, decode_tokens_per_second: 4 },
+  })}\n\n`;
+  const text = chunk(1, 'x', null) + chunk(0, 'a', null) + chunk(1, 'y', 'length') + chunk(0, 'b', 'stop') + end + DONE;
+  const target = await serve((_, response) => response.end(text));
+  const outcome = await streamChat(target, { body: { n: 2 } });
+  expect(outcome).toMatchObject({ choiceTexts: ['ab', 'xy'], finishReasons: ['length', 'stop'], faults: [] });
+  expect(outcome.timings).toEqual({ queueMs: 1, prefillMs: 2, ttftMs: 3 });
+  expect((await streamChat(target, { body: {} })).faults).toEqual(['2 finish_reason']);
+});
+
 test.each([
   ['silent end', delta('a'), ['0 [DONE]', '0 finish_reason']],
   ['two ends', delta('a', 'stop') + delta('', 'stop') + DONE, ['2 finish_reason']],
@@ -71,9 +87,11 @@ test('aggregate counts all tokens over the wall; all-running counts only while e
     endedAt: chunkTimes.at(-1)!,
     chunkTimes,
     text: '',
+    choiceTexts: [],
     finishReasons: ['length'],
     doneCount: 1,
     usage: { promptTokens: 10, completionTokens, cachedTokens: 0 },
+    timings: undefined,
     isCut: false,
     faults: [],
   });

@@ -9,7 +9,7 @@ let stack: Stack;
 beforeAll(async () => {
   stack = await startStack({
     rowCount: 2,
-    bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_MAX_BUFFERED_BYTES: '65536' },
+    bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_MAX_BUFFERED_BYTES: '65536', SLUICE_RESUME_GRACE_MS: '500' },
   });
 });
 afterAll(() => stack.stop());

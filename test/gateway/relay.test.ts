@@ -1,9 +1,11 @@
-/** Relay: whatever order, loss and repetition the live events suffer, the client gets each event once, in order, and one end. */
+/** Relay and OpenJob: whatever order, loss and repetition the live events suffer, each client gets each event once, in order, and one end. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ChatBody } from '../../gateway/chat-body.ts';
 import { ChatStream } from '../../gateway/chat-stream.ts';
+import { MAX_LISTENERS, OpenJob } from '../../gateway/open-job.ts';
 import { Relay } from '../../gateway/relay.ts';
+import type { ReplyRecord } from '../../gateway/reply-record.ts';
 import { ApiError } from '../../shared/errors.ts';
 import type { TokenEvent } from '../../shared/token-event.ts';
 import { chunksOf, parseSse, readSse, textOf } from './sse-client.ts';
@@ -12,7 +14,20 @@ const head = { id: 'chatcmpl-1', created: 1, model: 'm' };
 const usage = { promptTokens: 3, completionTokens: 2, cachedTokens: 1 };
 const timings = { queueMs: 0, prefillMs: 0, ttftMs: 0, decodeTokensPerSecond: 0 };
 
-function open(options: { isSureToFit?: boolean; maxBufferedBytes?: number; isStreamed?: boolean } = {}) {
+const record: ReplyRecord = {
+  ...{ id: 'j', tenant: 't', model: 'm', shard: 's', submittedAt: 0, promptCount: 1, choiceCount: 1, wantsLogprobs: false },
+  ...{ promptTokensBound: 1, reply: { kind: 'chat', isStreamed: true, includeUsage: false }, isSureToFit: true, isResumable: false },
+  ...{ token: 'x', reservation: 'j', reservedPromptTokens: 0 },
+} as const;
+
+interface OpenOptions {
+  isSureToFit?: boolean;
+  maxBufferedBytes?: number;
+  isStreamed?: boolean;
+  seenSeq?: number;
+}
+
+function listen(options: OpenOptions = {}) {
   const gone: string[] = [];
   const relay = new Relay({
     writer:
@@ -21,10 +36,19 @@ function open(options: { isSureToFit?: boolean; maxBufferedBytes?: number; isStr
         : new ChatStream({ head, choiceCount: 1, includeUsage: false }),
     isSureToFit: options.isSureToFit ?? true,
     maxBufferedBytes: options.maxBufferedBytes ?? 1_000_000,
-    onAbandoned: why => gone.push(why),
+    seenSeq: options.seenSeq ?? -1,
+    onGone: why => gone.push(why),
     now: 0,
   });
   return { relay, gone };
+}
+
+/** A job with one client from its start. */
+function open(options: OpenOptions = {}) {
+  const job = new OpenJob(record, 0);
+  const { relay, gone } = listen(options);
+  job.join(relay, { isBehind: false, now: 0 });
+  return { job, relay, gone };
 }
 
 function script(pieces: readonly string[], attempt = 1): TokenEvent[] {
@@ -49,33 +73,65 @@ function script(pieces: readonly string[], attempt = 1): TokenEvent[] {
 const isDecided = async (promise: Promise<unknown>) =>
   (await Promise.race([promise.then(() => true), new Promise(resolve => setTimeout(resolve, 5, false))])) as boolean;
 
-test('any live order, with the record at hand, gives the whole text once', async () => {
+const take = (relay: Relay, events: readonly TokenEvent[], now = 1) => {
+  for (const event of events) relay.take(event, now);
+  relay.flush(now);
+};
+
+test('any live order, with the record at hand, gives the whole text once, to everyone, whenever they came', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 12 }),
       fc.infiniteStream(fc.nat()),
       async (pieces, chance) => {
         const next = (below: number) => chance.next().value! % below;
-        const { relay } = open();
-        relay.queued(0);
-        const record = script(pieces);
-        for (let written = 1; written <= record.length; written++) {
+        const { job, relay } = open();
+        relay.begin(0, 'queued');
+        const events = script(pieces);
+        const late: { relay: Relay; seenSeq: number }[] = [];
+        const behind: Relay[] = [];
+        for (let written = 1; written <= events.length; written++) {
           // One of those written so far, or a piece of an attempt that is over, or nothing.
           for (let times = next(3); times > 0; times--) {
-            const event = next(4) === 0 ? { ...record[next(written)]!, attempt: 0, text: 'STALE' } : record[next(written)]!;
-            if (event.attempt === 0 && relay.nextSeq === 0) continue;
-            if (relay.hear(event as TokenEvent, next(5_000)) === 'ask') relay.learn(record.slice(relay.nextSeq, written), written);
-            relay.flush(written);
+            const event = next(4) === 0 ? { ...events[next(written)]!, attempt: 0, text: 'STALE' } : events[next(written)]!;
+            if (event.attempt === 0 && job.order.nextSeq === 0) continue;
+            const verdict = job.hear(event as TokenEvent, next(5_000));
+            if (verdict === 'ask') job.learn(events.slice(job.order.nextSeq, written), written);
+            job.flush(written);
+          }
+          if (next(3) === 0) {
+            const seenSeq = next(written + 1) - 1;
+            const joined = listen({ seenSeq }).relay;
+            job.join(joined, { isBehind: true, now: written });
+            late.push({ relay: joined, seenSeq });
+            behind.push(joined);
+          }
+          // Reading the record takes a while.
+          for (const joined of behind.splice(0, next(behind.length + 1))) {
+            if (!job.fill(joined, events.slice(0, Math.max(0, written - next(2))), written)) behind.push(joined);
+            else joined.begin(written, 'resumed');
           }
         }
-        relay.learn(record.slice(relay.nextSeq), 9_999);
-        relay.flush(9_999);
+        job.learn(events.slice(job.order.nextSeq), 9_999);
+        for (const joined of behind) job.fill(joined, events, 9_999);
+        job.flush(9_999);
+        expect(job.order.phase).toBe('over');
+        expect(job.order.isAnswered).toBe(true);
         expect(relay.phase).toBe('over');
-        const stream = await readSse(await relay.response);
-        expect(textOf(chunksOf(stream))).toBe(pieces.join(''));
+        expect(textOf(chunksOf(await readSse(await relay.response)))).toBe(pieces.join(''));
+        for (const { relay: joined, seenSeq } of late) {
+          const response = await joined.response;
+          if (seenSeq >= events.length - 1) {
+            // The stream may have been opened before anyone knew that this was the end.
+            if (response.status !== 204) expect(parseSse(await response.text()).events).toEqual([]);
+            continue;
+          }
+          const unseen = pieces.slice(Math.max(0, seenSeq)).join('');
+          expect(textOf(chunksOf(await readSse(response)))).toBe(unseen);
+        }
       },
     ),
-    { numRuns: 200 },
+    { numRuns: 300 },
   );
 });
 
@@ -83,31 +139,30 @@ describe('the head', () => {
   test('goes out when the job is queued, for a stream that is sure to fit', async () => {
     const { relay } = open();
     expect(await isDecided(relay.response)).toBe(false);
-    relay.queued(0);
+    relay.begin(0, 'queued');
     expect(await isDecided(relay.response)).toBe(true);
   });
 
   test('waits for the first event of a stream that may not fit', async () => {
     const { relay } = open({ isSureToFit: false });
-    relay.queued(0);
+    relay.begin(0, 'queued');
     relay.beat('queued', 5);
     expect(await isDecided(relay.response)).toBe(false);
-    relay.hear(script(['a'])[0]!, 6);
-    relay.flush(6);
+    take(relay, script(['a']).slice(0, 1), 6);
     expect(await isDecided(relay.response)).toBe(true);
   });
 
   test('an error before it is an error to the caller', async () => {
     const { relay } = open({ isSureToFit: false });
-    relay.queued(0);
-    relay.hear({ type: 'error', id: 'j', attempt: 1, seq: 0, code: 'context_length_exceeded', message: 'long', param: 'messages' }, 1);
+    relay.begin(0, 'queued');
+    take(relay, [{ type: 'error', id: 'j', attempt: 1, seq: 0, code: 'context_length_exceeded', message: 'long', param: 'messages' }]);
     await expect(relay.response).rejects.toMatchObject({ code: 'context_length_exceeded', param: 'messages' });
   });
 
   test('a whole body’s goes out with its end, or with a heartbeat', async () => {
     const quick = open({ isStreamed: false }).relay;
-    quick.queued(0);
-    for (const event of script(['a', 'b'])) quick.hear(event, 1);
+    quick.begin(0, 'queued');
+    take(quick, script(['a', 'b']));
     const response = await quick.response;
     expect(response.headers.get('content-type')).toBe('application/json');
     expect(((await response.json()) as { choices: { message: unknown }[] }).choices[0]!.message).toEqual({
@@ -117,7 +172,7 @@ describe('the head', () => {
     });
 
     const slow = open({ isStreamed: false }).relay;
-    slow.queued(0);
+    slow.begin(0, 'queued');
     slow.beat('working', 1);
     slow.fail(new ApiError('generation_failed', 'no'), 2);
     await expect((await slow.response).text()).rejects.toThrow();
@@ -126,33 +181,31 @@ describe('the head', () => {
 
 describe('the end', () => {
   test('comes once, whatever follows', async () => {
-    const { relay, gone } = open();
-    relay.queued(0);
-    for (const event of script(['a'])) relay.hear(event, 1);
-    relay.flush(1);
-    relay.fail(new ApiError('generation_failed', 'late'), 2);
+    const { job, relay, gone } = open();
+    relay.begin(0, 'queued');
+    for (const event of script(['a'])) job.hear(event, 1);
+    job.flush(1);
+    job.fail(new ApiError('generation_failed', 'late'), 2);
     relay.abandon();
     relay.beat('x', 3);
-    relay.learn(script(['a', 'b']), 4);
-    expect(relay.hear(script(['a'])[0]!, 5)).toBe('dropped');
+    job.learn(script(['a', 'b']), 4);
+    expect(job.hear(script(['a'])[0]!, 5)).toBe('dropped');
     const stream = await readSse(await relay.response);
     expect(stream.events.filter(event => event.data === '[DONE]').length).toBe(1);
     expect(stream.text).not.toContain('error');
     expect(gone).toEqual([]);
   });
 
-  test('a hole in the record is an error, not a shorter text', async () => {
-    const { relay } = open();
-    relay.queued(0);
+  test('a hole in the record is seen, not papered over', () => {
+    const { job } = open();
     const events = script(['a', 'b', 'c']);
-    relay.learn([events[0]!, events[1]!, events[3]!, events[4]!], 1);
-    const stream = parseSse(await (await relay.response).text());
-    expect(JSON.parse(stream.events.at(-1)!.data).error.code).toBe('generation_failed');
+    expect(job.learn([events[0]!, events[1]!, events[3]!, events[4]!], 1)).toBe(false);
+    expect(job.order.isAnswered).toBe(false);
   });
 
   test('a reader that leaves is told of once', async () => {
     const { relay, gone } = open();
-    relay.queued(0);
+    relay.begin(0, 'queued');
     await (await relay.response).body!.cancel();
     relay.abandon();
     expect(gone).toEqual(['left']);
@@ -161,14 +214,48 @@ describe('the end', () => {
 
   test('a reader that is too slow is cut off past the bound, with the reason', async () => {
     const { relay, gone } = open({ maxBufferedBytes: 2_000 });
-    relay.queued(0);
-    for (const event of script(Array(30).fill('xxxxxxxxxxxxxxxxxxxx'))) {
-      relay.hear(event, 1);
-      relay.flush(1);
-    }
+    relay.begin(0, 'queued');
+    for (const event of script(Array(30).fill('xxxxxxxxxxxxxxxxxxxx'))) take(relay, [event]);
     expect(gone).toEqual(['slow']);
-    const { text } = parseSse(await (await relay.response).text());
+    const { text, events } = parseSse(await (await relay.response).text());
     expect(text.length).toBeLessThan(4_000);
     expect(text).toContain('read too slowly');
+    // Without an id of its own, so that who comes back goes on behind the last token.
+    expect(Number(events.at(-1)!.id)).toBeLessThan(30);
+  });
+
+  test('one connection to a job too many pushes out the first', () => {
+    const { job, gone } = open();
+    for (let count = 0; count < MAX_LISTENERS; count++) job.join(listen().relay, { isBehind: true, now: 1 });
+    expect(gone).toEqual(['replaced']);
+  });
+});
+
+describe('a client that comes back', () => {
+  const events = script(['a', 'b', 'c']);
+  const failed: TokenEvent[] = [
+    ...events.slice(0, 3),
+    { type: 'error', id: 'j', attempt: 1, seq: 3, code: 'generation_failed', message: 'It broke.' },
+  ];
+  const back = async (seenSeq: number, record: readonly TokenEvent[]) => {
+    const { relay } = listen({ seenSeq });
+    take(relay, record);
+    return await relay.response;
+  };
+
+  test('hears only what it has not, however much it claims to have', async () => {
+    expect(textOf(chunksOf(await readSse(await back(2, events))))).toBe('c');
+    expect(textOf(chunksOf(await readSse(await back(-1, events))))).toBe('abc');
+    const chunks = chunksOf(await readSse(await back(3, events)));
+    expect(chunks.map(chunk => chunk.choices[0]!.finish_reason)).toEqual(['stop']);
+    expect((await back(4, events)).status).toBe(204);
+    expect((await back(1_000_000, events)).status).toBe(204);
+  });
+
+  test('after an error: the rest of the text and the error, which has an id; then nothing more', async () => {
+    const { events: seen } = await readSse(await back(1, failed));
+    expect(JSON.parse(seen[0]!.data).choices[0].delta.content).toBe('b');
+    expect(seen[1]).toMatchObject({ id: '3', data: expect.stringContaining('It broke.') });
+    expect((await back(3, failed)).status).toBe(204);
   });
 });

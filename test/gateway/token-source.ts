@@ -215,6 +215,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     }
     if ((await redis.exists(cancelKey(job.id))) === 1) {
       watch.cancelled.push(job.id);
+      await send([{ type: 'error', code: 'request_cancelled', message: 'The request was cancelled.' }]);
       return;
     }
     const choices = Array.from({ length: job.choiceCount }, (_, choice) => choice);

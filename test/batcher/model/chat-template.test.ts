@@ -111,7 +111,7 @@ function syntheticTemplate(
   overrides: Partial<Vocabulary> = {},
 ): { tokenizer: Tokenizer; template: ChatTemplate } {
   const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
-  const tokens = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '<think>'];
+  const tokens = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '<think>', '▁'];
   const tokenizer = new Tokenizer({
     kind: 'sentencepiece',
     preTokenizer: undefined,
@@ -123,7 +123,9 @@ function syntheticTemplate(
           ? TOKEN_KINDS.control
           : id < 259
             ? TOKEN_KINDS.byte
-            : TOKEN_KINDS.userDefined,
+            : id === 261
+              ? TOKEN_KINDS.userDefined
+              : TOKEN_KINDS.normal,
     ),
     merges: [],
     addSpacePrefix: false,
@@ -224,7 +226,10 @@ describe('a template with tools', () => {
 
 describe('rendering is bounded', () => {
   test.each([
-    ['endless loops', '{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}'],
+    [
+      'endless loops',
+      `{% if messages[0].content == 'x' %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endif %}`,
+    ],
     ['huge lists', '{% for a in range(10000000000) %}{% endfor %}'],
     ['exploding text', `{% set ns = namespace(s='x') %}{% for a in range(64) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}`],
   ])('%s end in a refusal', (_, source) => {

@@ -63,7 +63,7 @@ export function floatBytes(values: readonly number[]): Uint8Array {
 
 /** Round toward zero; only the size matters here. */
 function toHalf(value: number): number {
-  const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
+  const bits = bitsOf(value);
   const sign = (bits >>> 16) & 0x8000;
   const exponent = ((bits >>> 23) & 0xff) - 127 + 15;
   if (exponent <= 0) return sign | Math.floor(Math.abs(value) * 2 ** 24);
@@ -71,5 +71,13 @@ function toHalf(value: number): number {
 }
 
 function toBfloat(value: number): number {
-  return new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16;
+  return bitsOf(value) >>> 16;
+}
+
+const FLOAT = new Float32Array(1);
+const BITS = new Uint32Array(FLOAT.buffer);
+
+function bitsOf(value: number): number {
+  FLOAT[0] = value;
+  return BITS[0]!;
 }

@@ -1,5 +1,8 @@
+import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { mergeTable } from '../../../batcher/model/merge-table.ts';
+import { preTokenizerOf } from '../../../batcher/model/pre-tokenizer.ts';
 import { mergesFromScores } from '../../../batcher/model/sentencepiece-merges.ts';
 import { loadTokenizer, Tokenizer } from '../../../batcher/model/tokenizer.ts';
 import { TOKEN_KINDS, type Vocabulary } from '../../../batcher/model/vocabulary.ts';
@@ -33,6 +36,10 @@ const busyText = fc
   )
   .map(parts => parts.join(''));
 
+function isWritable(codePoint: number): boolean {
+  return ![0x04, 0x06, 0x13, 0x14, 0x16, 0x1d].includes(codePoint) && !(codePoint >= 0x40000 && codePoint <= 0xbffff);
+}
+
 function joinedBytes(tokenizer: Tokenizer, ids: readonly number[]): Buffer {
   return Buffer.concat(ids.map(id => tokenizer.tokenBytes(id)));
 }
@@ -47,8 +54,42 @@ describe('the default model’s byte-level vocabulary', () => {
     fc.assert(
       fc.property(busyText, text => {
         const ids = tokenizer.encodeText(text);
-        expect(joinedBytes(tokenizer, ids)).toEqual(Buffer.from(text));
+        // Bytes that the vocabulary has no token for: some control characters, planes that Unicode has not assigned.
+        const writable = Array.from(text, character => (isWritable(character.codePointAt(0)!) ? character : '\ufffd')).join('');
+        expect(joinedBytes(tokenizer, ids)).toEqual(Buffer.from(writable));
         expect(ids.some(id => tokenizer.isControl(id))).toBe(false);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('the same tokens as the library’s own encoder', () => {
+    const { vocabulary } = tokenizer;
+    const split = (pattern: string): object => ({ type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false });
+    const pretokenizers = [
+      ...preTokenizerOf('smollm', 'test').patterns.map(split),
+      { type: 'ByteLevel', add_prefix_space: false, use_regex: false },
+    ];
+    const vocab = Object.fromEntries(vocabulary.tokens.map((text, id) => [text, id]));
+    const merges = Array.from({ length: vocabulary.merges.length / 3 }, (_, i) =>
+      [0, 1].map(part => vocabulary.tokens[vocabulary.merges[3 * i + part]!]!),
+    );
+    const library = new LibraryTokenizer(
+      {
+        added_tokens: [],
+        normalizer: null,
+        pre_tokenizer: { type: 'Sequence', pretokenizers },
+        post_processor: null,
+        decoder: null,
+        model: { type: 'BPE', vocab, merges, unk_token: null },
+      },
+      {},
+    );
+    const letters = fc.string({ unit: fc.constantFrom(...'aeinrst hl\n.'), maxLength: 400 });
+    fc.assert(
+      fc.property(fc.oneof(busyText, letters), text => {
+        const writable = Array.from(text, character => (isWritable(character.codePointAt(0)!) ? character : '\ufffd')).join('');
+        expect(tokenizer.encodeText(text)).toEqual(library.encode(writable).ids);
       }),
       { numRuns: 300 },
     );
@@ -123,7 +164,10 @@ function sentencePieceVocabulary(
     preTokenizer: undefined,
     tokens,
     kinds,
-    merges: mergesFromScores(pieces.map(text => ({ text, score: scores.get(text)! }))),
+    merges: mergeTable(
+      new Map(pieces.map(piece => [piece, tokens.indexOf(piece)])),
+      mergesFromScores(pieces.map(text => ({ text, score: scores.get(text)! }))),
+    ),
     addSpacePrefix: true,
     bosTokenId: 1,
     eosTokenId: 2,

@@ -248,16 +248,6 @@ describe('log-probabilities (cases 15, 16)', () => {
     expect(top.at(-1)!.logprob).toBe(-9999);
     expect(sampler({ temperature: 0 }).sample(logits, 0)).toEqual({ tokenId: 0 });
   });
-
-  test('best_of ranks by the sum over accepted tokens', () => {
-    const one = sampler({ temperature: 0 }, { ranksByLogprob: true });
-    const logits = Float32Array.from([0, 0, 0, 0, 0, 0, 0, 0]);
-    for (let position = 0; position < 3; position++) {
-      const { tokenId, logprob } = one.sample(logits, position);
-      one.accept(tokenId, logprob!.logprob);
-    }
-    expect(one.cumulativeLogprob).toBeCloseTo(3 * Math.log(1 / 8), 6);
-  });
 });
 
 describe('a broken row', () => {

@@ -223,7 +223,8 @@ export class SchedulerHarness {
       tokens += chunk.tokenIds.length;
       if (chunk.start !== tracked.computed)
         fail(`a chunk of ${chunk.sequenceId} starts at ${chunk.start}, computed are ${tracked.computed}`);
-      if (chunk.logitCount > 1) continue;
+      if (chunk.purpose === 'verify') continue;
+      this.#checkLogits(chunk, tracked);
       chunkCount += 1;
       if (chunk.tokenIds.length > this.scheduler.chunkTokens) fail(`a chunk has ${chunk.tokenIds.length} tokens`);
       if (chunk.tokenIds.length === 1 && tracked.request.promptTokenIds.length > 1) fail('a chunk has one token');
@@ -234,6 +235,19 @@ export class SchedulerHarness {
       tokens += 1;
     });
     if (tokens > settings.maxBatchedTokens + this.fillersOf(plan)) fail(`${tokens} tokens in a step`);
+  }
+
+  /** A prompt that is scored has the logits of every position of its own, in chunks that are small enough; any other those of its last one. */
+  #checkLogits(chunk: ChunkEntry, tracked: Tracked): void {
+    const { request } = tracked;
+    const end = chunk.start + chunk.tokenIds.length;
+    if (chunk.sample !== (end === tracked.tokenIds.length)) fail(`a chunk of ${chunk.sequenceId} samples at the wrong position`);
+    const isScoring = request.scoresPrompt === true && tracked.tokenIds.length === request.promptTokenIds.length;
+    const logitCount = isScoring ? chunk.tokenIds.length : chunk.sample ? 1 : 0;
+    if (chunk.logitCount !== logitCount) fail(`a chunk of ${chunk.sequenceId} has ${chunk.logitCount} logits, wanted are ${logitCount}`);
+    if (!isScoring) return;
+    if (chunk.tokenIds.length > this.settings.scoringChunkTokens) fail(`a scored chunk has ${chunk.tokenIds.length} tokens`);
+    if (tracked.cachedTokens !== 0) fail(`${chunk.sequenceId} is scored and took ${tracked.cachedTokens} tokens from the store`);
   }
 
   /** Entries that compute nothing that counts. */
@@ -256,7 +270,7 @@ export class SchedulerHarness {
       this.#checkContent(tracked, chunk.row, chunk.start);
       const known = tracked.tokenIds.slice(chunk.start, chunk.start + chunk.tokenIds.length);
       if (known.some((tokenId, i) => chunk.tokenIds[i] !== tokenId)) fail(`a chunk of ${chunk.sequenceId} has other tokens`);
-      if (chunk.logitCount <= 1 && known.length !== chunk.tokenIds.length) fail(`a chunk of ${chunk.sequenceId} is too long`);
+      if (chunk.purpose === 'prefill' && known.length !== chunk.tokenIds.length) fail(`a chunk of ${chunk.sequenceId} is too long`);
     }
     plan.decode.forEach((entry, row) => {
       const tracked = this.get(entry.sequenceId);
@@ -296,15 +310,16 @@ export class SchedulerHarness {
   async #runChunk(chunk: ChunkEntry, outcomes: StepOutcome[]): Promise<void> {
     const logits = await this.engine.prefill(chunk);
     const end = chunk.start + chunk.tokenIds.length;
-    if (chunk.logitCount > 1) {
+    if (chunk.purpose === 'verify') {
       this.#verify(chunk, logits, outcomes);
       return;
     }
     for (const id of chunk.choiceIds) {
       const tracked = this.get(id);
       tracked.computed = end;
-      if (chunk.logitCount === 1) {
-        const { tokenId, finished } = this.#choose(logits, { position: end, tracked });
+      if (chunk.sample) {
+        const last = logits.subarray((chunk.logitCount - 1) * this.engine.shape.vocabSize);
+        const { tokenId, finished } = this.#choose(last, { position: end, tracked });
         outcomes.push({ sequenceId: id, tokenIds: [tokenId], finished });
       }
     }

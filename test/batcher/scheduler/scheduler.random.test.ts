@@ -21,6 +21,7 @@ const scenario = fc.record({
   rowCount: fc.constantFrom(1, 2, 3, 6),
   budgetBlocks: fc.constantFrom(12, 30, 60, 200),
   chunkTokens: fc.constantFrom(4, 7, 16),
+  scoringChunkTokens: fc.constantFrom(4, 6, 64),
   maxChunksPerStep: fc.constantFrom(1, 1, 3),
   fillerCostTokens: fc.constantFrom(0, 256),
   agedShare: fc.constantFrom(1, 4),
@@ -37,6 +38,7 @@ test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 },
     fillers: 0,
     reproduced: 0,
     cancelled: 0,
+    scored: 0,
     resumed: 0,
     steps: 0,
   };
@@ -57,8 +59,9 @@ test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 },
       harness.onPlan = plan => {
         seen.preempted += plan.preempted.length;
         seen.hits += plan.loads.length;
-        seen.forks += plan.chunks.filter(chunk => chunk.choiceIds.length > 1 && chunk.logitCount === 1).length;
-        seen.verified += plan.chunks.filter(chunk => chunk.logitCount > 1).length;
+        seen.forks += plan.chunks.filter(chunk => chunk.choiceIds.length > 1 && chunk.sample).length;
+        seen.verified += plan.chunks.filter(chunk => chunk.purpose === 'verify').length;
+        seen.scored += plan.chunks.filter(chunk => chunk.purpose === 'prefill' && chunk.logitCount > 1).length;
         seen.exhausted += plan.exhausted.length;
         seen.copies += plan.copies.length;
         seen.fillers += harness.fillersOf(plan);
@@ -99,6 +102,7 @@ test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 },
             choiceIds,
             reproducible: pick(2) === 0,
             speculation: pick(5) === 0,
+            scoresPrompt: pick(6) === 0,
             ttftDeadlineAt: pick(3) === 0 ? harness.now + pick(200) : undefined,
             ...(pick(6) === 0 && choiceIds.length === 1 && { resume: { generatedTokenIds: generated } }),
             ...(pick(6) === 0 &&

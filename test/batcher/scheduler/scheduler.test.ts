@@ -61,6 +61,36 @@ describe('one sequence', () => {
     expect(plans.flatMap(plan => plan.chunks.map(chunk => chunk.logitCount))).toEqual([0, 0, 0, 1]);
   });
 
+  test('a scored prompt is computed whole, in small chunks, each with all of its logits', async () => {
+    const tested = harness({ settings: { scoringChunkTokens: 8 } });
+    tested.add({ id: 'before', promptTokenIds: prompt(25) });
+    await tested.drain();
+    const plans = watch(tested);
+    tested.add({ id: 'x', promptTokenIds: prompt(25), scoresPrompt: true, choiceIds: ['x.0', 'x.1'] });
+    await tested.drain();
+    const chunks = plans.flatMap(plan => plan.chunks);
+    expect(chunks.map(({ start, logitCount, sample }) => [start, logitCount, sample])).toEqual([
+      [0, 8, false],
+      [8, 8, false],
+      [16, 7, false],
+      [23, 2, true],
+    ]);
+    expect(tested.generated('x.0')).toEqual(tested.generated('before'));
+    tested.checkAtRest();
+  });
+
+  test('a scored prompt that was preempted after its first token takes what it can from the store', async () => {
+    const tested = harness({ budgetBlocks: 14, settings: { admissionWatermark: 0 } });
+    const plans = watch(tested);
+    for (const id of ['x', 'y'])
+      tested.add({ id, promptTokenIds: prompt(20, id.charCodeAt(0)), maxNewTokens: 24, scoresPrompt: id === 'y' });
+    await tested.drain();
+    expect(plans.flatMap(plan => plan.preempted)).toEqual(['y']);
+    const again = plans.flatMap(plan => plan.admitted).filter(admission => admission.resumed);
+    expect(again).toMatchObject([{ sequenceId: 'y' }]);
+    expect(again[0]!.cachedTokens).toBeGreaterThan(0);
+  });
+
   test('its answer is found by the next turn of the conversation', async () => {
     const tested = harness();
     tested.add({ id: 'first', promptTokenIds: prompt(20), maxNewTokens: 20 });
@@ -345,13 +375,13 @@ describe('drafts', () => {
       tested.scheduler.proposeDrafts('other', [1, 2]);
       await tested.step();
     }
-    expect(plans.flatMap(plan => plan.chunks).every(chunk => chunk.logitCount <= 1)).toBe(true);
+    expect(plans.flatMap(plan => plan.chunks).every(chunk => chunk.purpose === 'prefill')).toBe(true);
     await tested.drain();
     tested.add({ id: 'asked', promptTokenIds: prompt(6, 9), reproducible: true, speculation: true });
     await tested.step();
     tested.scheduler.proposeDrafts('asked', [1, 2]);
     await tested.step();
-    expect(plans.at(-1)!.chunks[0]).toMatchObject({ logitCount: 3, start: 6 });
+    expect(plans.at(-1)!.chunks[0]).toMatchObject({ purpose: 'verify', logitCount: 3, sample: true, start: 6 });
     await tested.drain();
   });
 

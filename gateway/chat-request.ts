@@ -1,10 +1,21 @@
 /**
- * OpenaiRequest: the body of POST /v1/chat/completions as the fields of a Job; only what passes here goes further.
+ * ChatRequest: the body of POST /v1/chat/completions as the fields of a Job; only what passes here goes further.
  * Fields of OpenAI's contract whose function is missing here are refused by name; fields that nobody knows are left alone.
  */
 import { z } from 'zod';
 import { ApiError } from '../shared/errors.ts';
-import type { ChatMessage, Job, Sampling, ServiceClass, Stopping } from '../shared/job.ts';
+import type { ChatMessage, Job } from '../shared/job.ts';
+import {
+  checkGeneration,
+  complainTo,
+  GENERATION_FIELDS,
+  given,
+  samplingOf,
+  serviceClassOf,
+  stoppingOf,
+  Text,
+  unsupported,
+} from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 
@@ -17,19 +28,12 @@ export interface ChatRequest {
   promptTokensBound: number;
 }
 
-const MAX_CHOICES = 8;
-const MAX_STOPS = 16;
-const MAX_STOP_LENGTH = 1024;
-const MAX_BIASED_TOKENS = 1024;
 const MAX_TOOL_CALLS = 128;
-const DEFAULT_TEMPERATURE = 1;
 
 /** A token stands for at least one byte of the rendered prompt; a template adds at most this much a message, and once. */
 const TEMPLATE_TOKENS_PER_MESSAGE = 16;
 const TEMPLATE_TOKENS = 256;
 
-/** Well-formed, so that what is counted, tokenized and sent back are the same bytes. */
-const Text = z.string().transform(text => text.toWellFormed());
 const TextPart = z.object({ type: z.literal('text'), text: Text }).transform(part => part.text);
 const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).transform(part => part.refusal);
 
@@ -97,46 +101,16 @@ const ToolMessage = z
 
 const Message = z.discriminatedUnion('role', [InstructionMessage, UserMessage, AssistantMessage, ToolMessage]);
 
-const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
-
 const ChatBody = z
   .looseObject({
-    model: z.string().min(1).max(256),
+    ...GENERATION_FIELDS,
     messages: z.array(Message).min(1),
-
-    temperature: z.number().min(0).max(2).nullish(),
-    top_p: z.number().gt(0).max(1).nullish(),
-    presence_penalty: z.number().min(-2).max(2).nullish(),
-    frequency_penalty: z.number().min(-2).max(2).nullish(),
-    logit_bias: z
-      .record(z.string().regex(/^\d{1,9}$/, 'keys must be token ids'), z.number().min(-100).max(100))
-      .refine(bias => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
-        message: `'logit_bias' may name at most ${MAX_BIASED_TOKENS} tokens.`,
-      })
-      .nullish(),
-    seed: z.int().nullish(),
+    max_tokens: z.int().min(1).nullish(),
+    max_completion_tokens: z.int().min(1).nullish(),
     logprobs: z.boolean().nullish(),
     top_logprobs: z.int().min(0).max(20).nullish(),
 
-    // Extensions under the names that other servers gave them.
-    top_k: z.int().min(-1).nullish(),
-    min_p: z.number().min(0).max(1).nullish(),
-    typical_p: z.number().gt(0).max(1).nullish(),
-    repetition_penalty: z.number().gt(0).max(10).nullish(),
-    min_tokens: z.int().min(0).nullish(),
-    ignore_eos: z.boolean().nullish(),
-
-    n: z.int().min(1).max(MAX_CHOICES).nullish(),
-    stop: z.union([StopText, z.array(StopText).max(MAX_STOPS)], { error: 'expected a string or an array of strings' }).nullish(),
-    max_tokens: z.int().min(1).nullish(),
-    max_completion_tokens: z.int().min(1).nullish(),
-
-    stream: z.boolean().nullish(),
-    stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
-    service_tier: z.enum(['auto', 'default', 'flex', 'priority', 'scale']).nullish(),
-
     // Of the contract, and without effect on the answer here.
-    user: z.string().max(4096).nullish(),
     store: z.boolean().nullish(),
     metadata: z.record(z.string(), z.string()).nullish(),
     parallel_tool_calls: z.boolean().nullish(),
@@ -152,9 +126,7 @@ const ChatBody = z
     web_search_options: unsupported('web_search_options'),
   })
   .superRefine((body, context) => {
-    const complain = (param: string, message: string, code: Parameters<typeof custom>[0] = 'invalid_value') =>
-      context.addIssue({ code: 'custom', path: [param], message, input: body[param], ...custom(code) });
-    const maxTokens = body.max_completion_tokens ?? body.max_tokens;
+    const complain = complainTo(context, body);
     if (body.tools && body.tools.length > 0) complain('tools', "'tools' is not supported.", 'unsupported_parameter');
     if (body.tool_choice && body.tool_choice !== 'none' && body.tool_choice !== 'auto') {
       complain('tool_choice', "'tool_choice' is not supported.", 'unsupported_parameter');
@@ -172,12 +144,7 @@ const ChatBody = z
     if (typeof body.top_logprobs === 'number' && body.logprobs !== true) {
       complain('top_logprobs', "'top_logprobs' may be given only when 'logprobs' is true.");
     }
-    if (body.stream_options && body.stream !== true) {
-      complain('stream_options', "'stream_options' may be given only when 'stream' is true.");
-    }
-    if (typeof maxTokens === 'number' && (body.min_tokens ?? 0) > maxTokens) {
-      complain('min_tokens', `'min_tokens' is ${body.min_tokens}, more than the ${maxTokens} tokens that may be generated.`);
-    }
+    checkGeneration(body, maxTokensOf(body), complain);
   });
 
 type ChatBody = z.output<typeof ChatBody>;
@@ -198,8 +165,8 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     job: {
       model: request.model,
       prompt: { kind: 'chat', messages: request.messages },
-      sampling: samplingOf(request),
-      stopping: stoppingOf(request),
+      sampling: samplingOf(request, request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
+      stopping: stoppingOf(request, maxTokensOf(request)),
       choiceCount: request.n ?? 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
@@ -222,36 +189,8 @@ function checkToolMessages(messages: readonly ChatMessage[]): void {
   }
 }
 
-function samplingOf(request: ChatBody): Sampling {
-  const topK = request.top_k ?? 0;
-  return {
-    temperature: request.temperature ?? DEFAULT_TEMPERATURE,
-    ...given('topP', request.top_p),
-    // 0 and -1 are how others write "all".
-    ...given('topK', topK > 0 ? topK : undefined),
-    ...given('minP', request.min_p),
-    ...given('typicalP', request.typical_p),
-    ...given('presencePenalty', request.presence_penalty),
-    ...given('frequencyPenalty', request.frequency_penalty),
-    ...given('repetitionPenalty', request.repetition_penalty),
-    ...given('logitBias', request.logit_bias),
-    ...given('seed', request.seed),
-    ...given('topLogprobs', request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
-  };
-}
-
-function stoppingOf(request: ChatBody): Stopping {
-  const stop = typeof request.stop === 'string' ? [request.stop] : (request.stop ?? []);
-  return {
-    ...given('maxTokens', request.max_completion_tokens ?? request.max_tokens),
-    ...given('minTokens', request.min_tokens),
-    ...given('stop', stop.length > 0 ? stop : undefined),
-    ...given('ignoreEos', request.ignore_eos),
-  };
-}
-
-function serviceClassOf(tier: ChatBody['service_tier']): ServiceClass {
-  return tier === 'priority' || tier === 'flex' ? tier : 'default';
+function maxTokensOf(request: Pick<ChatBody, 'max_tokens' | 'max_completion_tokens'>): number | undefined {
+  return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
 
 function promptTokensBound(messages: readonly ChatMessage[]): number {
@@ -265,22 +204,6 @@ function promptTokensBound(messages: readonly ChatMessage[]): number {
   return bound;
 }
 
-/** `exactOptionalPropertyTypes` wants absent fields absent, and a job on the queue is the shorter for it. */
-function given<K extends string, V>(key: K, value: V | null | undefined): { [P in K]?: V } {
-  return (value === undefined || value === null ? {} : { [key]: value }) as { [P in K]?: V };
-}
-
 function named(name: string | null | undefined): { name?: string } {
   return given('name', name);
-}
-
-/** Null is as good as absent; anything else is refused. */
-function unsupported(field: string) {
-  return z
-    .unknown()
-    .optional()
-    .refine(value => value === undefined || value === null, {
-      message: `'${field}' is not supported.`,
-      ...custom('unsupported_parameter'),
-    });
 }

@@ -1,8 +1,8 @@
-/** OpenaiRequest: any JSON at all is either a valid job or a client's error that names a field; nothing else comes out. */
+/** ChatRequest: any JSON at all is either a valid job or a client's error that names a field; nothing else comes out. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { parseChatRequest } from '../../gateway/chat-request.ts';
 import { type JsonObject, parseJsonObject } from '../../gateway/json-body.ts';
-import { parseChatRequest } from '../../gateway/openai-request.ts';
 import { ApiError } from '../../shared/errors.ts';
 import { Job } from '../../shared/job.ts';
 

@@ -1,0 +1,130 @@
+/**
+ * QueueWorker: takes jobs off one BullMQ queue, keeps their locks, and settles them. A job is settled exactly once, after its terminal
+ * event was written; one whose lock is lost belongs to somebody else.
+ */
+import { type Job as QueueJob, Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { queueKey, queuePrefix } from '../shared/keys.ts';
+import { connectionOptions } from './redis.ts';
+
+/** A job that this process holds. `data` comes from the queue and is not yet checked. */
+export interface TakenJob {
+  id: string;
+  data: unknown;
+  /** From 1; more than 1 when an earlier holder went silent. */
+  attempt: number;
+  /** Off the queue for good. */
+  complete(): Promise<void>;
+  /** Back to the queue, for any batcher that serves it. */
+  giveBack(): Promise<void>;
+}
+
+export interface QueueWorkerOptions {
+  redisUrl: string;
+  /** For commands of our own; whoever gave it closes it. */
+  redis: Redis;
+  model: string;
+  queueName: string;
+  /** Whose locks these are. */
+  batcherId: string;
+  lockMs: number;
+  /** Somebody else has the job now. */
+  lost(jobId: string): void;
+  failed(error: Error): void;
+}
+
+const LOCK_RENEWALS = 4;
+
+export class QueueWorker {
+  readonly #options: QueueWorkerOptions;
+  readonly #worker: Worker;
+  readonly #held = new Map<string, QueueJob>();
+  #renewal: NodeJS.Timeout | undefined;
+
+  constructor(options: QueueWorkerOptions) {
+    this.#options = options;
+    this.#worker = new Worker(options.queueName, null, {
+      connection: connectionOptions(options.redisUrl),
+      prefix: queuePrefix(options.model),
+      name: options.batcherId,
+      autorun: false,
+      lockDuration: options.lockMs,
+      stalledInterval: Math.ceil(options.lockMs / LOCK_RENEWALS),
+      // How often a job may be tried is the batcher's decision, which ends it with an error event.
+      maxStalledCount: 1_000_000,
+      removeOnComplete: { count: 0 },
+      removeOnFail: { count: 0 },
+    });
+    this.#worker.on('error', error => options.failed(error));
+  }
+
+  /** From here on it also gives jobs of silent holders back to the queue. */
+  async start(): Promise<void> {
+    await this.#worker.waitUntilReady();
+    await this.#worker.startStalledCheckTimer();
+    this.#renewal = setInterval(() => void this.#renewLocks(), this.#options.lockMs / LOCK_RENEWALS);
+  }
+
+  get queueName(): string {
+    return this.#options.queueName;
+  }
+
+  get heldCount(): number {
+    return this.#held.size;
+  }
+
+  /** The foremost job, without waiting for one. */
+  async fetch(): Promise<TakenJob | undefined> {
+    const queueJob = await this.#worker.getNextJob(this.#options.batcherId, { block: false });
+    return queueJob && this.#hold(queueJob);
+  }
+
+  /** Held jobs are left to themselves: their locks run out, and others take them. */
+  async close(): Promise<void> {
+    clearInterval(this.#renewal);
+    await this.#worker.close(true);
+  }
+
+  #hold(queueJob: QueueJob): TakenJob {
+    const id = queueJob.id!;
+    // The same job again: our own lock ran out. The earlier attempt here is fenced off like anyone else's.
+    if (this.#held.has(id)) this.#options.lost(id);
+    this.#held.set(id, queueJob);
+    return {
+      id,
+      data: queueJob.data,
+      attempt: queueJob.attemptsStarted,
+      complete: () => this.#settle(queueJob, job => job.moveToCompleted(null, this.#options.batcherId, false)),
+      giveBack: () => this.#settle(queueJob, job => this.#moveBack(job)),
+    };
+  }
+
+  async #moveBack(queueJob: QueueJob): Promise<void> {
+    await queueJob.moveToWait(this.#options.batcherId);
+    // BullMQ wakes nobody for it.
+    const { redis, model, queueName } = this.#options;
+    await redis.zadd(queueKey(model, queueName, 'marker'), 0, '0');
+  }
+
+  async #settle(queueJob: QueueJob, move: (job: QueueJob) => Promise<unknown>): Promise<void> {
+    if (this.#held.get(queueJob.id!) !== queueJob) return;
+    this.#held.delete(queueJob.id!);
+    try {
+      await move(queueJob);
+    } catch (error) {
+      // The lock ran out and the job is another's, or it was removed: its record is fenced, so nothing is told twice.
+      this.#options.failed(error as Error);
+    }
+  }
+
+  async #renewLocks(): Promise<void> {
+    await Promise.all(
+      [...this.#held].map(async ([id, queueJob]) => {
+        const renewed = await queueJob.extendLock(this.#options.batcherId, this.#options.lockMs).catch(() => undefined);
+        if (renewed !== 0 || this.#held.get(id) !== queueJob) return;
+        this.#held.delete(id);
+        this.#options.lost(id);
+      }),
+    );
+  }
+}

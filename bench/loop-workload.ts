@@ -1,0 +1,205 @@
+/**
+ * LoopWorkload: a program of its own in which the batcher's loop, with all that belongs to a step (scheduler, sampler, text, events to Redis,
+ * metrics), decodes one full batch; it tells where the time of each step went.
+ *
+ *   REDIS_URL=… node bench/loop-workload.ts '<LoopPlan as JSON>'
+ *
+ * After each decode run of the loop the engine is given the same run again with nothing beside it. What the loop's step took more than that is its
+ * cost, whatever it hid behind the engine's run: a clock around the run alone would not see an engine that is held up by the text of the last step.
+ */
+
+import type { DecodeBatch, Engine } from '../batcher/engine/engine.ts';
+import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
+import { Generations } from '../batcher/generations.ts';
+import { KvCache } from '../batcher/kv/kv-cache.ts';
+import { Loop } from '../batcher/loop.ts';
+import { Metrics } from '../batcher/metrics.ts';
+import { loadChat } from '../batcher/model/chat-template.ts';
+import { openPrepared } from '../batcher/model/prepare.ts';
+import { Outbox } from '../batcher/outbox.ts';
+import { BranchMaker } from '../batcher/prompt-branch.ts';
+import { encodePrompt } from '../batcher/prompt-encoder.ts';
+import { Publisher } from '../batcher/publisher.ts';
+import { connectRedis } from '../batcher/redis.ts';
+import { SamplingScratch } from '../batcher/sampling/sampling-scratch.ts';
+import { Scheduler } from '../batcher/scheduler/scheduler.ts';
+import { schedulerSettings } from '../batcher/scheduler/scheduler-settings.ts';
+import { Speculation } from '../batcher/speculation.ts';
+import { StepRates } from '../batcher/step-rates.ts';
+import type { Job, Sampling } from '../shared/job.ts';
+import { JOB_VERSION } from '../shared/job.ts';
+import { passage, readText } from './passages.ts';
+
+export interface LoopPlan {
+  modelDirectory: string;
+  engine: OrtEngineOptions;
+  /** Sequences, all decoding at once. */
+  batch: number;
+  promptWords: number;
+  /** Steps of the whole batch that count. */
+  stepCount: number;
+}
+
+/** One entry a step that decoded the whole batch and did nothing else, in milliseconds. */
+export interface LoopTimes {
+  /** From the end of the step before, the second engine run not counted. */
+  step: number[];
+  /** The same engine run with nothing beside it. */
+  engine: number[];
+  /** Of the step, outside the calls of the engine, as the batcher's own metric has it: plan, sampling, commit. */
+  outside: number[];
+}
+
+const WARM_UP_STEPS = 8;
+/** The dear kinds among them, as clients mix them. */
+const SAMPLING: readonly Sampling[] = [
+  { temperature: 0 },
+  { temperature: 0.8, topP: 0.95 },
+  { temperature: 0.8, topK: 40 },
+  { temperature: 1, topP: 0.9, presencePenalty: 0.5, frequencyPenalty: 0.5 },
+];
+
+/** Gives every decode run twice and keeps the second one's time. */
+class TwiceRun implements Engine {
+  readonly #engine: Engine;
+  aloneMs = 0;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  get shape() {
+    return this.#engine.shape;
+  }
+
+  async decode(batch: DecodeBatch): Promise<Float32Array> {
+    // What the loop does while an engine runs, it does during the first.
+    await this.#engine.decode(batch);
+    const startedAt = performance.now();
+    const logits = await this.#engine.decode(batch);
+    this.aloneMs = performance.now() - startedAt;
+    return logits;
+  }
+
+  prefill: Engine['prefill'] = chunk => this.#engine.prefill(chunk);
+  copyRow: Engine['copyRow'] = copy => this.#engine.copyRow(copy);
+  saveBlocks: Engine['saveBlocks'] = copy => this.#engine.saveBlocks(copy);
+  loadBlocks: Engine['loadBlocks'] = copy => this.#engine.loadBlocks(copy);
+  releaseRow: Engine['releaseRow'] = (row, fromToken) => this.#engine.releaseRow(row, fromToken);
+  releaseBlocks: Engine['releaseBlocks'] = blockIds => this.#engine.releaseBlocks(blockIds);
+  close: Engine['close'] = () => this.#engine.close();
+}
+
+export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<LoopTimes> {
+  const model = await openPrepared(plan.modelDirectory);
+  const { tokenizer, template } = await loadChat(model);
+  const { contextTokens } = model.manifest.shape;
+  const engine = new TwiceRun(new OrtEngine(plan.engine));
+  const { blockTokens, rowCount } = plan.engine;
+  const kv = new KvCache({ blockTokens, rowCount, budgetBlocks: plan.engine.storeBlocks, storeBlocks: plan.engine.storeBlocks });
+  const clock = () => Date.now();
+  const scheduler = new Scheduler({ settings: schedulerSettings({ maxRunning: rowCount }), kv, contextTokens, clock });
+  const rates = new StepRates();
+  const speculation = new Speculation({ maxRows: 4, maxDrafts: 8, minGain: 1.05 });
+  const metrics = new Metrics(model.manifest.name, {
+    runningCount: () => scheduler.runningCount,
+    waitingCount: () => scheduler.waitingCount,
+    preemptionCount: () => scheduler.preemptionCount,
+    kvUsage: () => scheduler.kvUsage,
+    prefillTokensPerSecond: () => rates.prefillTokensPerSecond,
+    decodeTokensPerSecond: () => rates.decodeTokensPerSecond,
+  });
+  const redis = connectRedis(redisUrl);
+  const outbox = new Outbox(redis);
+  const failure = Promise.withResolvers<never>();
+  const publisher = new Publisher({
+    outbox,
+    onStanding: (_, standing) => failure.reject(new Error(`a job is ${standing}`)),
+    onSettled: generation => generations.settled(generation),
+    onError: failure.reject,
+  });
+  const generations: Generations = new Generations({
+    scheduler,
+    outbox,
+    publisher,
+    encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
+    branchMaker: new BranchMaker(tokenizer, new SamplingScratch(model.manifest.shape.vocabSize)),
+    contextTokens,
+    maxAttempts: 1,
+    reproducible: true,
+    ttftSloMs: undefined,
+    clock,
+    wake: () => loop.wake(),
+    onSequenceLeft: sequenceId => speculation.ended(sequenceId),
+    onError: failure.reject,
+  });
+  const times: LoopTimes = { step: [], engine: [], outside: [] };
+  let lastEndedAt: number | undefined;
+  let wholeSteps = 0;
+  const loop: Loop = new Loop({
+    engine,
+    scheduler,
+    publisher,
+    rates,
+    speculation,
+    find: sequenceId => generations.find(sequenceId),
+    runFailed: (_, error) => failure.reject(error),
+    reproducibleRows: 2,
+    itlSloMs: 150,
+    onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
+    onStep(step, overheadMs) {
+      metrics.step(step, overheadMs);
+      const now = performance.now();
+      const isWhole = step.chunks.length === 0 && step.decode.length === plan.batch;
+      if (isWhole && ++wholeSteps > WARM_UP_STEPS && lastEndedAt !== undefined) {
+        times.step.push(now - lastEndedAt - engine.aloneMs);
+        times.engine.push(engine.aloneMs);
+        times.outside.push(overheadMs);
+        if (times.step.length === plan.stepCount) loop.stop();
+      }
+      lastEndedAt = now;
+    },
+  });
+  const running = loop.run();
+  const text = await readText();
+  for (let index = 0; index < plan.batch; index++) {
+    const job = jobOf(index, {
+      content: passage(text, index, plan.promptWords),
+      maxTokens: tokensNeeded(plan),
+      model: model.manifest.name,
+    });
+    await generations.submit({ id: job.id, data: job, attempt: 1, complete: async () => {}, giveBack: async () => {} });
+  }
+  await Promise.race([running, failure.promise]);
+  await publisher.idle();
+  redis.disconnect();
+  engine.close();
+  return times;
+}
+
+/** While others are still in prefill, the first ones decode. */
+function tokensNeeded(plan: LoopPlan): number {
+  const chunksOfAPrompt = 2 + Math.ceil((2 * plan.promptWords) / 16);
+  return plan.stepCount + WARM_UP_STEPS + plan.batch * chunksOfAPrompt;
+}
+
+function jobOf(index: number, { content, maxTokens, model }: { content: string; maxTokens: number; model: string }): Job {
+  return {
+    version: JOB_VERSION,
+    id: `step-cost-${process.pid}-${index}`,
+    model,
+    tenant: 'bench',
+    shard: 'bench',
+    prompt: { kind: 'chat', messages: [{ role: 'user', content }] },
+    sampling: SAMPLING[index % SAMPLING.length]!,
+    stopping: { maxTokens, ignoreEos: true },
+    choiceCount: 1,
+    serviceClass: 'default',
+    submittedAt: Date.now(),
+  };
+}
+
+if (import.meta.main) {
+  const plan = JSON.parse(process.argv[2] ?? '{}') as LoopPlan;
+  process.stdout.write(`${JSON.stringify(await measureLoop(plan, process.env.REDIS_URL ?? ''))}\n`);
+}

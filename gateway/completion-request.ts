@@ -1,0 +1,165 @@
+/**
+ * CompletionRequest: the body of POST /v1/completions as the fields of a Job; only what passes here goes further.
+ * Fields of OpenAI's contract whose function is missing here are refused by name; fields that nobody knows are left alone.
+ */
+import { z } from 'zod';
+import { type Job, MAX_PROMPTS, type Prompt } from '../shared/job.ts';
+import {
+  checkGeneration,
+  complainTo,
+  GENERATION_FIELDS,
+  given,
+  MAX_CHOICES,
+  samplingOf,
+  serviceClassOf,
+  stoppingOf,
+} from './generation-fields.ts';
+import type { JsonObject } from './json-body.ts';
+import { custom, refusal } from './refusal.ts';
+
+/** What the client asked for, before it has an id, a tenant and a shard. */
+export interface CompletionRequest {
+  job: Pick<Job, 'model' | 'prompt' | 'morePrompts' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass' | 'echo'>;
+  isStreamed: boolean;
+  includeUsage: boolean;
+  /** Of the job's choices of each prompt the client gets the best so many. */
+  keptCount: number;
+  wantsLogprobs: boolean;
+  /** No tokenizer of ours makes more prompt tokens of all prompts together. */
+  promptTokensBound: number;
+  /** Only a batcher can tell whether the model takes it, its length aside: it names token ids, or its prompt is empty. */
+  isPromptUncertain: boolean;
+}
+
+const DEFAULT_MAX_TOKENS = 16;
+/** Of all prompts together: what one request may hold of the batch. */
+const MAX_TOTAL_CHOICES = 128;
+const MAX_TOKEN_ID = 2 ** 31 - 1;
+const FORMS = 'expected a string, an array of strings, an array of token ids or an array of arrays of token ids';
+
+/** By hand, since a schema would try each form on each of a million token ids. */
+const Prompts = z.unknown().transform((value, context): Prompt[] => {
+  const refuse = (message: string, path: number[] = []): never => {
+    const param = path.reduce((name, index) => `${name}[${index}]`, 'prompt');
+    context.issues.push({
+      code: 'custom',
+      input: value,
+      path,
+      message: `Invalid value for '${param}': ${message}.`,
+      ...custom('invalid_value'),
+    });
+    return z.NEVER;
+  };
+  if (value === undefined) {
+    context.issues.push({
+      code: 'custom',
+      input: value,
+      message: "Missing required parameter: 'prompt'.",
+      ...custom('missing_required_parameter'),
+    });
+    return z.NEVER;
+  }
+  if (value === null) return [textPrompt('')];
+  if (typeof value === 'string') return [textPrompt(value)];
+  if (!Array.isArray(value)) return refuse(FORMS);
+  if (value.length === 0) return refuse('the number of elements must be at least 1');
+  if (typeof value[0] === 'number') {
+    const fault = value.findIndex(id => !isTokenId(id));
+    return fault === -1 ? [{ kind: 'tokens', tokenIds: value }] : refuse('expected a token id', [fault]);
+  }
+  if (value.length > MAX_PROMPTS) return refuse(`the number of prompts must be at most ${MAX_PROMPTS}`);
+  const prompts: Prompt[] = [];
+  for (const [index, one] of value.entries()) {
+    if (typeof one !== typeof value[0]) return refuse('all prompts must be of one form', [index]);
+    if (typeof one === 'string') {
+      prompts.push(textPrompt(one));
+      continue;
+    }
+    if (!Array.isArray(one)) return refuse(FORMS, [index]);
+    if (one.length === 0) return refuse('the number of elements must be at least 1', [index]);
+    const fault = one.findIndex(id => !isTokenId(id));
+    if (fault !== -1) return refuse('expected a token id', [index, fault]);
+    prompts.push({ kind: 'tokens', tokenIds: one });
+  }
+  return prompts;
+});
+
+const CompletionBody = z
+  .looseObject({
+    ...GENERATION_FIELDS,
+    prompt: Prompts,
+    max_tokens: z.int().min(0).nullish(),
+    best_of: z.int().min(1).max(MAX_CHOICES).nullish(),
+    echo: z.boolean().nullish(),
+    logprobs: z.int().min(0).max(5).nullish(),
+    suffix: z
+      .string()
+      .nullish()
+      .refine(suffix => !suffix, {
+        message: "'suffix' is not supported: the models served here continue a text and do not fill gaps in it.",
+        ...custom('unsupported_parameter'),
+      }),
+  })
+  .superRefine((body, context) => {
+    const complain = complainTo(context, body);
+    const maxTokens = body.max_tokens ?? DEFAULT_MAX_TOKENS;
+    const choiceCount = body.best_of ?? body.n ?? 1;
+    if (maxTokens === 0 && body.echo !== true) complain('max_tokens', "'max_tokens' may be 0 only when 'echo' is true.");
+    if (choiceCount < (body.n ?? 1)) complain('best_of', `'best_of' is ${choiceCount}, fewer than the ${body.n} choices of 'n'.`);
+    if (choiceCount > (body.n ?? 1) && body.stream === true) {
+      complain('best_of', "'best_of' greater than 'n' cannot be streamed: which choices are best is known at the end.");
+    }
+    if (body.prompt.length * choiceCount > MAX_TOTAL_CHOICES) {
+      complain(
+        'prompt',
+        `${body.prompt.length} prompts with ${choiceCount} choices each are more than the ${MAX_TOTAL_CHOICES} choices of one request.`,
+      );
+    }
+    checkGeneration(body, maxTokens, complain);
+  });
+
+/** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
+export function parseCompletionRequest(body: JsonObject): CompletionRequest {
+  // An absent field would not reach its schema.
+  const parsed = CompletionBody.safeParse({ ...body, prompt: body.prompt }, { reportInput: true });
+  if (!parsed.success) throw refusal(parsed.error);
+  const request = parsed.data;
+  const [prompt, ...morePrompts] = request.prompt as [Prompt, ...Prompt[]];
+  const keptCount = request.n ?? 1;
+  const choiceCount = request.best_of ?? keptCount;
+  const wantsLogprobs = typeof request.logprobs === 'number';
+  // The best are found by their log-probabilities.
+  const topLogprobs = request.logprobs ?? (choiceCount > keptCount ? 0 : undefined);
+  return {
+    job: {
+      model: request.model,
+      prompt,
+      ...given('morePrompts', morePrompts.length > 0 ? morePrompts : undefined),
+      sampling: samplingOf(request, topLogprobs),
+      stopping: stoppingOf(request, request.max_tokens ?? DEFAULT_MAX_TOKENS),
+      choiceCount,
+      serviceClass: serviceClassOf(request.service_tier),
+      ...given('echo', request.echo === true ? (wantsLogprobs ? ('scored' as const) : ('text' as const)) : undefined),
+    },
+    isStreamed: request.stream ?? false,
+    includeUsage: request.stream_options?.include_usage ?? false,
+    keptCount,
+    wantsLogprobs,
+    promptTokensBound: request.prompt.reduce((sum, one) => sum + tokensBound(one), 0),
+    isPromptUncertain: Boolean(request.logit_bias) || request.prompt.some(one => one.kind !== 'text' || one.text === ''),
+  };
+}
+
+function textPrompt(text: string): Prompt {
+  return { kind: 'text', text: text.toWellFormed() };
+}
+
+function isTokenId(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOKEN_ID;
+}
+
+/** A token stands for at least one byte; a model may want one more in front. */
+function tokensBound(prompt: Prompt): number {
+  if (prompt.kind === 'tokens') return prompt.tokenIds.length;
+  return prompt.kind === 'text' ? new TextEncoder().encode(prompt.text).byteLength + 1 : 0;
+}

@@ -1,0 +1,88 @@
+/**
+ * Metered: what a key's owner may still have: one call to the tenant's object a request, which lets it in or refuses it, and OpenAI's six
+ * headers on every reply, streamed ones and errors too. Only what may become work for a batcher is counted.
+ */
+import type { Context, MiddlewareHandler } from 'hono';
+import { type ApiError, toApiError } from '../shared/errors.ts';
+import type { Job } from '../shared/job.ts';
+import { promptsOf } from '../shared/job.ts';
+import type { AppEnv } from './app-env.ts';
+import { errorResponse } from './error-response.ts';
+import type { Standing } from './tenant/account.ts';
+import type { AdmitReply } from './tenant.ts';
+import { callObject, refusedError, tenantObject } from './tenant-call.ts';
+import { estimatePromptTokens } from './token-estimate.ts';
+
+export interface MeterVariables {
+  /** Set by the call that was made for this request; undefined when the key is no longer good. */
+  standing: Standing | 'unknown' | undefined;
+}
+
+/** Calls that only read are let on by a look at the key; those that bring work are let in by admit, when their body has been read. */
+export function metered(): MiddlewareHandler<AppEnv> {
+  return async function meter(c, next) {
+    if (c.req.method !== 'POST') await look(c);
+    await next();
+    // Refused before it came to admit: an unreadable body, an unknown URL.
+    if (c.get('standing') === undefined) await look(c).catch(thrown => replaceReply(c, toApiError(thrown)));
+    const standing = c.get('standing');
+    if (standing !== undefined && standing !== 'unknown') setHeaders(c.res.headers, standing);
+  };
+}
+
+/** Lets the job in, with a reservation that its broker settles; its answer may have been bounded by the limits. Throws the refusal. */
+export async function admit(c: Context<AppEnv>, job: Job): Promise<{ job: Job; promptTokens: number }> {
+  const { tenant, keyId } = c.get('caller');
+  const promptTokens = estimatePromptTokens(job);
+  const { maxTokens, minTokens = 0 } = job.stopping;
+  const choiceCount = promptsOf(job).length * job.choiceCount;
+  const reply = await callObject<AdmitReply>(() =>
+    tenantObject(c.env, tenant).admit({ id: job.id, keyId, promptTokens, maxTokens, minTokens, choiceCount }, 'infer'),
+  );
+  take(c, reply);
+  if (reply.outcome === 'refused') throw refusedError(reply.error);
+  if (reply.maxTokens === undefined) return { job, promptTokens };
+  return { job: { ...job, stopping: { ...job.stopping, maxTokens: reply.maxTokens } }, promptTokens };
+}
+
+/** The job came to nothing: it costs nothing. */
+export async function giveBack(c: Context<AppEnv>, job: Job): Promise<void> {
+  // Should that fail, the reservation runs out by itself.
+  await tenantObject(c.env, job.tenant)
+    .settle([{ id: job.id, model: job.model, used: undefined }])
+    .catch(() => undefined);
+}
+
+/** Whether the key is still good, and how it stands; counts nothing. Throws the refusal. */
+export async function look(c: Context<AppEnv>): Promise<void> {
+  const { tenant, keyId } = c.get('caller');
+  const reply = await callObject<AdmitReply>(() => tenantObject(c.env, tenant).look(keyId, 'infer'));
+  take(c, reply);
+  if (reply.outcome === 'refused') throw refusedError(reply.error);
+}
+
+function take(c: Context<AppEnv>, reply: AdmitReply): void {
+  c.set('standing', reply.standing ?? 'unknown');
+}
+
+function replaceReply(c: Context<AppEnv>, error: ApiError): void {
+  if (error.status >= 500) return;
+  c.res = errorResponse(error);
+}
+
+function setHeaders(headers: Headers, { requests, tokens }: Standing): void {
+  headers.set('x-ratelimit-limit-requests', String(requests.limit));
+  headers.set('x-ratelimit-limit-tokens', String(tokens.limit));
+  headers.set('x-ratelimit-remaining-requests', String(requests.remaining));
+  headers.set('x-ratelimit-remaining-tokens', String(tokens.remaining));
+  headers.set('x-ratelimit-reset-requests', duration(requests.resetMs));
+  headers.set('x-ratelimit-reset-tokens', duration(tokens.resetMs));
+}
+
+/** As OpenAI writes it: `120ms`, `1.5s`, `1m1s`. */
+export function duration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)}ms`;
+  const minutes = Math.floor(ms / 60_000);
+  const seconds = Math.round((ms - minutes * 60_000) / 10) / 100;
+  return minutes === 0 ? `${seconds}s` : `${minutes}m${seconds}s`;
+}

@@ -1,0 +1,297 @@
+/**
+ * OpenJobs: every job that this broker has not seen the end of, with the clients that wait for it. Each is brought to its end: by its
+ * terminal event, by a bound on waiting, or because nobody is there for it any more.
+ */
+import { ApiError } from '../shared/errors.ts';
+import type { TokenEvent } from '../shared/token-event.ts';
+import type { Settings } from './env.ts';
+import type { Ending, JobQueue } from './job-queue.ts';
+import { OpenJob } from './open-job.ts';
+import type { RecordKeeper } from './record-keeper.ts';
+import type { Departure, Relay } from './relay.ts';
+import type { ReplyRecord } from './reply-record.ts';
+
+export interface OpenJobsOptions {
+  settings: Pick<
+    Settings,
+    'queueTimeoutMs' | 'silenceTimeoutMs' | 'heartbeatMs' | 'resumeGraceMs' | 'maxBufferedTotalBytes' | 'redisTimeoutMs'
+  >;
+  queue: JobQueue;
+  keeper: RecordKeeper;
+  /** The job waits: where, in words for its client. */
+  places(jobs: readonly ReplyRecord[]): Promise<(string | undefined)[]>;
+  onAccepted(job: OpenJob, promptTokens: number): void;
+  /** It is over for this broker; once a job. */
+  onClosed(job: OpenJob): void;
+  log(line: Record<string, unknown>): void;
+}
+
+const NO_BATCHER_RETRY_AFTER_SECONDS = 1;
+/** A job without news: its events may have been trimmed before they were read. Doubled at each look that finds nothing. */
+const PROBE_MS = 2_000;
+const PROBE_MAX_MS = 30_000;
+/** Clients are announced this often within the time that an announcement holds. */
+const ANNOUNCEMENTS = 3;
+const CATCH_UP_PAUSE_MS = 100;
+
+const LEFT: Ending = { code: 'request_cancelled', message: 'The client has left, so the request was cancelled.' };
+
+export class OpenJobs {
+  readonly #options: OpenJobsOptions;
+  readonly #jobs = new Map<string, OpenJob>();
+
+  constructor(options: OpenJobsOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#jobs.size;
+  }
+
+  values(): IterableIterator<OpenJob> {
+    return this.#jobs.values();
+  }
+
+  /** Of this tenant: to others it does not exist. */
+  find(id: string, tenant: string): OpenJob | undefined {
+    const job = this.#jobs.get(id);
+    return job?.record.tenant === tenant ? job : undefined;
+  }
+
+  /** The one that is there already, should there be one. */
+  open(record: ReplyRecord, now: number): OpenJob {
+    let job = this.#jobs.get(record.id);
+    if (job === undefined) {
+      job = new OpenJob(record, now);
+      this.#jobs.set(record.id, job);
+    }
+    return job;
+  }
+
+  /** A job that another life of this broker left open: somebody may come back for it. */
+  adopt(record: ReplyRecord, now: number): void {
+    if (this.#jobs.has(record.id)) return;
+    const job = this.open(record, now);
+    job.leftAt = now;
+    void this.ask(job);
+  }
+
+  /** A client of it has gone. */
+  departed(job: OpenJob, relay: Relay, why: Departure): void {
+    job.leave(relay);
+    this.#options.log({ event: 'client_gone', jobId: job.id, why });
+    if (job.listeners.size > 0 || this.#jobs.get(job.id) !== job) return;
+    // Whoever was cut off for reading too slowly did not mean to leave.
+    if (job.isResumable || why !== 'left') job.leftAt = Date.now();
+    else this.withdraw(job, LEFT);
+  }
+
+  /** Brings a client that came later to where the others are. */
+  async catchUp(job: OpenJob, relay: Relay): Promise<void> {
+    const deadline = Date.now() + this.#options.settings.redisTimeoutMs;
+    while (relay.phase !== 'over') {
+      try {
+        const events = await this.#options.keeper.events(job.id, relay.nextSeq);
+        if (job.fill(relay, events, Date.now())) return;
+      } catch (error) {
+        if (Date.now() > deadline) {
+          relay.fail(error as ApiError, Date.now());
+          job.leave(relay);
+          if (job.listeners.size === 0) job.leftAt ??= Date.now();
+          return;
+        }
+      }
+      await new Promise(resolve => setTimeout(resolve, CATCH_UP_PAUSE_MS));
+    }
+  }
+
+  /** Events of one read: each reply gets its share in one piece. */
+  hear(events: readonly TokenEvent[]): void {
+    const now = Date.now();
+    const touched = new Set<OpenJob>();
+    for (const event of events) {
+      const job = this.#jobs.get(event.id);
+      if (job === undefined) continue;
+      const verdict = job.isAsking ? 'ask' : job.hear(event, now);
+      if (verdict === 'ask') void this.ask(job);
+      if (verdict !== 'next') continue;
+      touched.add(job);
+      if (event.type === 'accepted') this.#options.onAccepted(job, event.promptTokens);
+    }
+    for (const job of touched) this.#tell(job, now);
+  }
+
+  /** Events may have been missed. */
+  askAll(shard: string): void {
+    for (const job of this.#jobs.values()) if (job.record.shard === shard) void this.ask(job);
+  }
+
+  /** Reads a job's record from where it stands. One read at a time: what comes meanwhile is read after it. */
+  async ask(job: OpenJob): Promise<void> {
+    if (job.isAsking) {
+      job.isAskedAgain = true;
+      return;
+    }
+    job.isAsking = true;
+    try {
+      do {
+        job.isAskedAgain = false;
+        const events = await this.#options.keeper.events(job.id, job.order.nextSeq);
+        this.#learn(job, events);
+      } while (job.isAskedAgain && job.order.phase !== 'over');
+    } catch {
+      // Redis is away; the tail comes back with it and asks again.
+    } finally {
+      job.isAsking = false;
+    }
+  }
+
+  #learn(job: OpenJob, events: readonly TokenEvent[]): void {
+    if (this.#jobs.get(job.id) !== job) return;
+    const now = Date.now();
+    const isWhole = job.learn(events, now);
+    for (const event of events) if (event.type === 'accepted') this.#options.onAccepted(job, event.promptTokens);
+    if (isWhole) this.#tell(job, now);
+    else this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
+  }
+
+  #tell(job: OpenJob, now: number): void {
+    job.flush(now);
+    if (job.order.phase === 'over') this.#close(job);
+  }
+
+  /** Tells its clients the error and takes the job back. */
+  fail(job: OpenJob, error: ApiError, now: number): void {
+    job.fail(error, now);
+    this.withdraw(job, error);
+  }
+
+  /** Nobody is told: nobody is there. */
+  withdraw(job: OpenJob, ending: Ending): void {
+    if (this.#jobs.get(job.id) !== job) return;
+    this.#close(job);
+    void this.#options.queue.withdraw(job.record, ending);
+  }
+
+  #close(job: OpenJob): void {
+    if (this.#jobs.get(job.id) !== job) return;
+    this.#jobs.delete(job.id);
+    this.#options.keeper.end(job.record, job.order.isAnswered);
+    this.#options.onClosed(job);
+  }
+
+  /** What needs no answer of Redis: bounds on waiting and on memory. */
+  bound(now: number): void {
+    const { queueTimeoutMs, silenceTimeoutMs, resumeGraceMs } = this.#options.settings;
+    for (const job of [...this.#jobs.values()]) {
+      const isWaiting = job.order.phase === 'waiting';
+      if (job.order.silenceMs(now) > (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) {
+        this.fail(job, isWaiting ? notTaken(queueTimeoutMs) : silent(silenceTimeoutMs), now);
+      } else if (job.leftAt !== undefined && now - job.leftAt > resumeGraceMs) {
+        void this.#lapse(job);
+      }
+    }
+    this.#shed(now);
+  }
+
+  /** What Redis is to be told and asked, now and then. Throws when it is away. */
+  async upkeep(now: number): Promise<void> {
+    await this.#announce(now);
+    await this.#probe(now);
+    await this.#beat();
+  }
+
+  /** Its client has not come back; it may have come back to another broker. */
+  async #lapse(job: OpenJob): Promise<void> {
+    if (job.isLapsing) return;
+    job.isLapsing = true;
+    try {
+      const isHeard = await this.#options.keeper.isHeardElsewhere(job.id);
+      if (job.leftAt === undefined) return;
+      if (isHeard) job.leftAt = Date.now();
+      else this.withdraw(job, LEFT);
+    } catch {
+      // Redis is away, and nobody can come back to any broker.
+    } finally {
+      job.isLapsing = false;
+    }
+  }
+
+  /** The slowest readers go when all together hold too much. */
+  #shed(now: number): void {
+    const held: { relay: Relay; bytes: number }[] = [];
+    let total = 0;
+    for (const job of this.#jobs.values()) {
+      for (const relay of job.listeners) {
+        const bytes = relay.bufferedBytes;
+        if (bytes === 0) continue;
+        total += bytes;
+        held.push({ relay, bytes });
+      }
+    }
+    if (total <= this.#options.settings.maxBufferedTotalBytes) return;
+    for (const { relay, bytes } of held.sort((a, b) => b.bytes - a.bytes)) {
+      relay.cutOff('slow', now);
+      total -= bytes;
+      if (total <= this.#options.settings.maxBufferedTotalBytes) return;
+    }
+  }
+
+  async #announce(now: number): Promise<void> {
+    const interval = this.#options.settings.resumeGraceMs / ANNOUNCEMENTS;
+    const due = [...this.#jobs.values()].filter(job => job.listeners.size > 0 && now - job.announcedAt >= interval);
+    if (due.length === 0) return;
+    await this.#options.keeper.announce(due.map(job => job.record));
+    for (const job of due) job.announcedAt = now;
+  }
+
+  /** What `out` no longer holds, or never did, is in the record. */
+  async #probe(now: number): Promise<void> {
+    const due = [...this.#jobs.values()].filter(job => !job.isAsking && job.order.silenceMs(now) >= PROBE_MS && now >= job.probeAt);
+    if (due.length === 0) return;
+    for (const job of due) job.isAsking = true;
+    try {
+      const found = await this.#options.keeper.eventsOfAll(due.map(job => ({ id: job.id, from: job.order.nextSeq })));
+      for (const [index, job] of due.entries()) {
+        job.probeAt = now + Math.min(PROBE_MS * 2 ** ++job.probeCount, PROBE_MAX_MS);
+        this.#learn(job, found[index] ?? []);
+      }
+    } finally {
+      for (const job of due) {
+        job.isAsking = false;
+        if (job.isAskedAgain) void this.ask(job);
+      }
+    }
+  }
+
+  async #beat(): Promise<void> {
+    const asked = Date.now();
+    const due: { job: OpenJob; relays: Relay[] }[] = [];
+    for (const job of this.#jobs.values()) {
+      const relays = [...job.listeners].filter(relay => relay.idleMs(asked) >= this.#options.settings.heartbeatMs);
+      if (relays.length > 0) due.push({ job, relays });
+    }
+    if (due.length === 0) return;
+    const waiting = due.filter(({ job }) => job.order.phase === 'waiting');
+    const places = new Map<OpenJob, string | undefined>();
+    if (waiting.length > 0) {
+      const words = await this.#options.places(waiting.map(({ job }) => job.record)).catch(() => []);
+      for (const [index, { job }] of waiting.entries()) places.set(job, words[index]);
+    }
+    const now = Date.now();
+    for (const { job, relays } of due) {
+      const note = job.order.phase === 'waiting' ? (places.get(job) ?? 'waiting') : 'working';
+      for (const relay of relays) relay.beat(note, now);
+    }
+  }
+}
+
+function notTaken(limitMs: number): ApiError {
+  return new ApiError('no_batcher', `No batcher took the request within ${limitMs} ms.`, {
+    retryAfterSeconds: NO_BATCHER_RETRY_AFTER_SECONDS,
+  });
+}
+
+function silent(limitMs: number): ApiError {
+  return new ApiError('generation_failed', `The batcher has been silent for ${limitMs} ms.`);
+}

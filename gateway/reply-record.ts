@@ -1,0 +1,102 @@
+/**
+ * ReplyRecord: what must be known of a job to open its reply once more, for a client that comes back or by a broker that did not begin it.
+ * It holds nothing of the prompt.
+ */
+import { z } from 'zod';
+import { type Job, promptsOf } from '../shared/job.ts';
+import type { ReplyShape } from './broker-call.ts';
+
+const RecordShape = z.looseObject({
+  id: z.string(),
+  tenant: z.string(),
+  model: z.string(),
+  shard: z.string(),
+  submittedAt: z.number(),
+  promptCount: z.int(),
+  choiceCount: z.int(),
+  wantsLogprobs: z.boolean(),
+  promptTokensBound: z.number(),
+  reply: z.looseObject({ kind: z.enum(['chat', 'completion']), isStreamed: z.boolean() }),
+  /** No batcher can refuse the prompt. */
+  isSureToFit: z.boolean(),
+  isResumable: z.boolean(),
+  /** With it the stream can be read without a key. */
+  token: z.string(),
+  /** Whose share of the tenant's limits the job takes: the id of the request that put it on the queue. */
+  reservation: z.string(),
+  /** Of it, for the prompt. */
+  reservedPromptTokens: z.number(),
+  /** Digest of the tenant's Idempotency-Key. */
+  idempotency: z.string().optional(),
+});
+
+export interface ReplyRecord {
+  id: string;
+  tenant: string;
+  model: string;
+  shard: string;
+  submittedAt: number;
+  promptCount: number;
+  choiceCount: number;
+  wantsLogprobs: boolean;
+  promptTokensBound: number;
+  reply: ReplyShape;
+  isSureToFit: boolean;
+  isResumable: boolean;
+  token: string;
+  reservation: string;
+  reservedPromptTokens: number;
+  idempotency?: string | undefined;
+}
+
+const TOKEN_BYTES = 18;
+
+export function replyRecord(
+  job: Job,
+  more: Pick<
+    ReplyRecord,
+    'promptTokensBound' | 'reply' | 'isSureToFit' | 'isResumable' | 'reservation' | 'reservedPromptTokens' | 'idempotency'
+  >,
+): ReplyRecord {
+  const { id, tenant, model, shard, submittedAt, choiceCount } = job;
+  const wantsLogprobs = job.sampling.topLogprobs !== undefined;
+  return {
+    id,
+    tenant,
+    model,
+    shard,
+    submittedAt,
+    choiceCount,
+    promptCount: promptsOf(job).length,
+    wantsLogprobs,
+    token: newToken(),
+    ...more,
+  };
+}
+
+/** Undefined for what is no record of a kind that this version knows. */
+export function parseRecord(json: string): ReplyRecord | undefined {
+  try {
+    return RecordShape.safeParse(JSON.parse(json)).data as ReplyRecord | undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a client puts into a URL in place of a key: the tenant, by which the record is found, and the secret. */
+export function streamToken(record: Pick<ReplyRecord, 'tenant' | 'token'>): string {
+  return `${record.tenant}.${record.token}`;
+}
+
+/** Undefined for what is no token. */
+export function splitToken(token: string): { tenant: string; secret: string } | undefined {
+  const parts = /^([\w-]{1,64})\.([\w-]{8,64})$/.exec(token);
+  return parts === null ? undefined : { tenant: parts[1]!, secret: parts[2]! };
+}
+
+function newToken(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(TOKEN_BYTES));
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_');
+}

@@ -1,0 +1,30 @@
+/** TenantCall: how Worker and brokers reach a tenant's object, and how its refusals become errors again. */
+import { ApiError } from '../shared/errors.ts';
+import type { Env } from './env.ts';
+import type { RefusedCall, Tenant } from './tenant.ts';
+
+const RETRY_AFTER_SECONDS = 1;
+
+export function tenantObject(env: Env, tenant: string): DurableObjectStub<Tenant> {
+  return env.TENANT.get(env.TENANT.idFromName(tenant));
+}
+
+/** The answer of an object; one that cannot be reached is `dependency_unavailable`. */
+export async function callObject<T>(call: () => PromiseLike<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (cause) {
+    console.error(JSON.stringify({ at: new Date().toISOString(), event: 'object_failed', cause: String(cause) }));
+    throw new ApiError('dependency_unavailable', 'The account cannot be reached at the moment. Try again shortly.', {
+      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      cause,
+    });
+  }
+}
+
+export function refusedError({ code, message, param, retryAfterSeconds }: RefusedCall): ApiError {
+  return new ApiError(code, message, {
+    ...(param !== undefined && { param }),
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+  });
+}
