@@ -82,7 +82,7 @@ export class Generations {
       await this.#start(taken);
     } catch (error) {
       this.#options.onError(error as Error, taken.id);
-      await taken.giveBack();
+      await this.#passOn(taken);
     } finally {
       this.#arrivingCount--;
       this.#options.wake();
@@ -135,6 +135,18 @@ export class Generations {
       this.#forget(held);
     }
     await Promise.all(all.map(held => held.taken.giveBack()));
+  }
+
+  /** A job that could not even be started: another try may do better, but not for ever. */
+  async #passOn(taken: TakenJob): Promise<void> {
+    const job = Job.safeParse(taken.data).data;
+    if (job === undefined || taken.attempt < this.#options.maxAttempts) {
+      await taken.giveBack();
+      return;
+    }
+    const generation = new Generation({ job, attempt: taken.attempt, clock: this.#options.clock });
+    this.#hold({ taken, generation });
+    this.fail(generation, 'generation_failed', 'The request could not be started.');
   }
 
   async #start(taken: TakenJob): Promise<void> {

@@ -17,7 +17,9 @@ export function openLog(options: { level: string; batcherId: string }): Logger {
         return;
       }
       if (droppedCount > 0) {
-        stdout.write(`${JSON.stringify({ level: 40, time: Date.now(), batcher: options.batcherId, msg: `${droppedCount} log lines were dropped` })}\n`);
+        stdout.write(
+          `${JSON.stringify({ level: 40, time: Date.now(), batcher: options.batcherId, msg: `${droppedCount} log lines were dropped` })}\n`,
+        );
         droppedCount = 0;
       }
       stdout.write(line);

@@ -23,7 +23,7 @@ const SETTINGS = {
   repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
   streams: { kind: 'count', default: 32, min: 1, max: 32, help: 'simultaneous requests' },
   'prompt-words': { kind: 'count', default: 70, min: 1, max: 4000, help: 'words of a prompt; 70 are about 120 tokens with the template' },
-  'max-tokens': { kind: 'count', default: 48, min: 2, max: 4096, help: 'tokens that each request generates' },
+  'max-tokens': { kind: 'count', default: 160, min: 2, max: 4096, help: 'tokens that each request generates' },
 } as const satisfies SettingSpecs;
 
 export const serveBench = bench({

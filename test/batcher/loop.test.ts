@@ -212,6 +212,18 @@ describe('Loop', () => {
     expect(rig.errors).toHaveLength(2);
   });
 
+  it('does not try a job for ever that it cannot even start', async () => {
+    open();
+    rig.failingClaims = 5;
+    const job = makeJob();
+    await rig.submit(job, 2);
+    expect(rig.givenBack).toEqual([job.id]);
+    await rig.submit(job, 3);
+    await rig.settled();
+    expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'generation_failed' }]);
+    expect(rig.completed).toEqual([job.id]);
+  });
+
   it('takes a job back off that it cannot read', async () => {
     open();
     await rig.submit({ ...makeJob(), prompt: { kind: 'riddle' } } as never);

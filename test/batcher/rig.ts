@@ -43,6 +43,8 @@ export class Rig {
   readonly errors: Error[] = [];
   /** The next so many sends fail. */
   failingSends = 0;
+  /** The next so many claims of a record fail. */
+  failingClaims = 0;
   /** Draft tokens verified so far. */
   draftCount = 0;
   readonly #running: Promise<void>;
@@ -165,6 +167,10 @@ export class Rig {
   }
 
   async #claim(jobId: string): Promise<{ standing: Standing; events: TokenEvent[] }> {
+    if (this.failingClaims > 0) {
+      this.failingClaims -= 1;
+      throw new Error('the connection is gone');
+    }
     return { standing: this.standings.get(jobId) ?? 'ok', events: this.eventsOf(jobId) };
   }
 }
