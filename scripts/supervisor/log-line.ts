@@ -11,6 +11,12 @@ export function warningIn(line: string): string | undefined {
   return isWarning ? readable(line) : undefined;
 }
 
+/** What a batcher says of the room it has for keys and values, once, at its start. */
+export function capacityIn(line: string): string | undefined {
+  const event = jsonEvent(line);
+  return event?.fullSequences !== undefined && typeof event.msg === 'string' ? event.msg : undefined;
+}
+
 /** Message and cause of an event; any other line as it is. */
 export function readable(line: string): string {
   const event = jsonEvent(line);

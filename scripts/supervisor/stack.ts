@@ -13,7 +13,7 @@ import { ChildProcess, type CrashReport } from './child-process.ts';
 import type { DataFolder } from './data-folder.ts';
 import { awaitFirstToken } from './first-token.ts';
 import { bundleFor, gatewayCommand, gatewayUrl } from './gateway-command.ts';
-import { readable, warningIn } from './log-line.ts';
+import { capacityIn, readable, warningIn } from './log-line.ts';
 import { ensureRedisBinary } from './redis-binary.ts';
 import { startRedisServer } from './redis-server.ts';
 import { StartError } from './start-error.ts';
@@ -63,6 +63,7 @@ export class Stack {
   #batchers: ChildProcess[] = [];
   #stopped = new AbortController();
   #starting: Promise<void> | undefined;
+  #capacity: string | undefined;
 
   constructor(plan: StackPlan, listener: StackListener) {
     this.#plan = plan;
@@ -126,7 +127,8 @@ export class Stack {
     }
     for (const child of [...this.#batchers, this.#gateway]) child?.ready();
     const { batcherCount } = this.#plan;
-    this.#listener.done('Batcher', batcherCount === 1 ? 'one process' : `${batcherCount} processes`);
+    const processes = batcherCount === 1 ? 'one process' : `${batcherCount} processes, each`;
+    this.#listener.done('Batcher', this.#capacity === undefined ? processes : `${processes} with a ${this.#capacity}`);
     this.#listener.done('Gateway', this.#plan.runtime);
   }
 
@@ -215,6 +217,7 @@ export class Stack {
       name,
       log,
       onLine: line => {
+        this.#capacity ??= capacityIn(line);
         const warning = warningIn(line);
         if (warning !== undefined) gate.say(`${name}: ${warning}`);
       },

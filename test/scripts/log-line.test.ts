@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readable, warningIn } from '../../scripts/supervisor/log-line.ts';
+import { capacityIn, readable, warningIn } from '../../scripts/supervisor/log-line.ts';
 import { WarningGate } from '../../scripts/supervisor/warning-gate.ts';
 
 describe('a log line', () => {
@@ -12,6 +12,12 @@ describe('a log line', () => {
 
   it.each(['{"level":30,"msg":"fine"}', '{"event":"request","status":500}', 'plain text', '', '{broken', '{}'])('%s is not', line => {
     expect(warningIn(line)).toBeUndefined();
+  });
+
+  it('of a batcher tells its room for keys and values', () => {
+    expect(capacityIn('{"level":30,"fullSequences":2,"msg":"KV cache of 64 tokens"}')).toBe('KV cache of 64 tokens');
+    expect(capacityIn('{"level":30,"msg":"serving"}')).toBeUndefined();
+    expect(capacityIn('plain')).toBeUndefined();
   });
 
   it('of another program stays as it is', () => {
