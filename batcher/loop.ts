@@ -92,7 +92,8 @@ export class Loop {
       this.#endForRoom(plan.exhausted);
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
-      this.#sizeChunks(plan.decode.length > 0);
+      // A stream that got its first token in this step, or drafts verified, goes on in the next one.
+      this.#sizeChunks(plan.decode.length > 0 || outcomes.some(outcome => !outcome.finished));
       this.#offerDrafts(outcomes);
       this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
     }
@@ -123,7 +124,7 @@ export class Loop {
         this.#verify(chunk, logits, { ms, outcomes });
         return;
       }
-      this.#parts.rates.prefilled(chunk.tokenIds.length, ms);
+      this.#parts.rates.prefilled({ start: chunk.start, tokens: chunk.tokenIds.length }, ms);
       this.#scorePrompt(chunk, logits);
       if (!chunk.sample) return;
       const position = chunk.start + chunk.tokenIds.length;
@@ -254,13 +255,15 @@ export class Loop {
     }
   }
 
-  /** Beside running streams a chunk takes as long as the latency bound allows, at the measured rate; with nobody to hold up it is as large as can be. */
+  /** Beside running streams a chunk takes as long as the latency bound allows, by its measured cost; with nobody to hold up it is as large as can be. */
   #sizeChunks(isDecoding: boolean): void {
     const { rates, scheduler, itlSloMs } = this.#parts;
-    const tokens = rates.chunkTokensWithin(itlSloMs);
-    if (tokens === undefined) return;
+    const within = rates.chunkTokensWithin(itlSloMs, 0);
+    if (within === undefined) return;
     scheduler.setPrefillRate(rates.prefillTokensPerSecond);
-    scheduler.setChunkTokens(isDecoding ? Math.max(LEAST_CHUNK_TOKENS, tokens) : Number.POSITIVE_INFINITY);
+    const tokensFrom = (start: number) => Math.max(LEAST_CHUNK_TOKENS, rates.chunkTokensWithin(itlSloMs, start) ?? within);
+    if (isDecoding) scheduler.setChunkTokens(tokensFrom(0), tokensFrom);
+    else scheduler.setChunkTokens(Number.POSITIVE_INFINITY);
   }
 
   /** Makes text and events of what was sampled in the last step, and sends them. */

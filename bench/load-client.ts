@@ -87,7 +87,13 @@ function post({ baseUrl, apiKey }: Target, options: StreamOptions): Promise<http
   const request = http.request(`${baseUrl}/chat/completions`, {
     method: 'POST',
     agent: false,
-    headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), authorization: `Bearer ${apiKey}` },
+    headers: {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(text),
+      authorization: `Bearer ${apiKey}`,
+      // An answer that the gateway has kept would measure nothing.
+      'x-sluice-cache': 'off',
+    },
     ...(options.signal && { signal: options.signal }),
   });
   const silenceMs = options.silenceMs ?? SILENCE_MS;

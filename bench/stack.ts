@@ -34,9 +34,17 @@ export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
   threads: number;
   /** Options of the batcher besides threads and metrics port. */
   batcherArguments?: readonly string[];
+  /** Of more than one, metrics and process ids are those of none. */
+  batcherCount?: number;
+  /** Settings of the gateway, by their names. */
+  bindings?: Readonly<Record<string, string>>;
 }
 
-export async function startStack({ model, threads, batcherArguments = [], progress, children }: StackOptions): Promise<Stack> {
+/** An answer that was kept is no work to measure. */
+const NO_CACHE = { SLUICE_CACHE_TTL_MS: '0' };
+
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const { model, threads, batcherArguments = [], batcherCount = 1, bindings = {}, progress, children } = options;
   const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
   const data = openDataFolder(folder);
   const key = developmentKey(data.path);
@@ -57,9 +65,13 @@ export async function startStack({ model, threads, batcherArguments = [], progre
       developmentKey: key,
       redisUrl: redis.url,
       runtime: 'workerd',
-      batcherCount: 1,
-      batcherArguments: ['--threads', String(threads), '--metrics-port', String(metricsPort), ...batcherArguments],
-      bindings: {},
+      batcherCount,
+      batcherArguments: [
+        ...['--threads', String(threads)],
+        ...(batcherCount === 1 ? ['--metrics-port', String(metricsPort)] : []),
+        ...batcherArguments,
+      ],
+      bindings: { ...NO_CACHE, ...bindings },
     },
     { done: (part, detail) => progress(`${part}: ${detail}`), note: progress, warn: line => progress(`warning: ${line}`) },
   );

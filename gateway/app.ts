@@ -8,6 +8,7 @@ import { ApiError, toApiError } from '../shared/errors.ts';
 import { requireAdministrator } from './administrator.ts';
 import { requireKey } from './api-key.ts';
 import type { AppEnv } from './app-env.ts';
+import { ClosedDoors, reopens } from './closed-doors.ts';
 import { cors } from './cors.ts';
 import { readSettings } from './env.ts';
 import { errorResponse } from './error-response.ts';
@@ -30,14 +31,15 @@ export { Tenant } from './tenant.ts';
 // Read while the Worker starts, so that a bad value is an error then and not at the first request.
 const settings = readSettings(env as unknown as Record<string, unknown>);
 
+const doors = new ClosedDoors();
 const app = new Hono<AppEnv>();
 
 app.use(requestLog(settings)); // outermost: it names and records whatever comes of a request
 app.use(cors()); // before the key: browsers send preflights without one
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
 app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for a stranger
-app.use('/v1/*', metered()); // after the key: the account is its owner's
-app.use('/admin/*', requireAdministrator(settings));
+app.use('/v1/*', metered(doors)); // after the key: the account is its owner's
+app.use('/admin/*', requireAdministrator(settings), reopens(doors));
 
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));

@@ -15,6 +15,12 @@ export interface RelayRequest {
   isPromptUncertain?: boolean;
   /** What the tenant's object has reserved for the prompt. */
   promptTokens: number;
+  /** The tenant's, in the queue. */
+  weight: number;
+  /** Longest wait with which it goes into the queue; undefined for the setting. */
+  maxWaitMs?: number | undefined;
+  /** Under which the tenant's object is to keep the answer. */
+  cacheKey?: string | undefined;
   delivery: Delivery;
 }
 

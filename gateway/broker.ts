@@ -7,13 +7,11 @@ import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError, toApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import { DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
-import { isTerminal } from '../shared/token-event.ts';
+import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
 import type { AttachRequest, CancelRequest, DrainRequest, RelayRequest, ResumeRequest } from './broker-call.ts';
-import { CardBoard, findModel, loadOf, servedModels } from './card-board.ts';
-import { ChatBody } from './chat-body.ts';
-import { ChatStream } from './chat-stream.ts';
-import { CompletionBody } from './completion-body.ts';
-import { CompletionStream } from './completion-stream.ts';
+import { CardBoard, findModel, loadOf, type ServedModel, servedModels } from './card-board.ts';
+import type { Idempotency } from './delivery.ts';
+import { Dispatcher, type Place } from './dispatcher.ts';
 import { type Env, readSettings, type Settings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { JobQueue } from './job-queue.ts';
@@ -24,11 +22,13 @@ import { RecordKeeper } from './record-keeper.ts';
 import { RedisLink } from './redis.ts';
 import { Relay } from './relay.ts';
 import { type ReplyRecord, replyRecord, splitToken, streamToken } from './reply-record.ts';
-import type { ReplyWriter } from './reply-writer.ts';
+import { encodeReply, MAX_REPLY_BYTES } from './response-cache.ts';
 import { isSameText } from './same-text.ts';
+import { onceServed } from './served-wait.ts';
 import { SettlementQueue } from './settlement-queue.ts';
 import { StreamTail } from './stream-tail.ts';
 import { refusedError, tenantObject } from './tenant-call.ts';
+import { writerFor } from './writer-for.ts';
 
 interface Parts {
   commands: RedisLink;
@@ -36,6 +36,7 @@ interface Parts {
   board: CardBoard;
   keeper: RecordKeeper;
   jobs: OpenJobs;
+  dispatcher: Dispatcher;
 }
 
 /** A job as it goes on the queue, and how it came. */
@@ -43,6 +44,7 @@ interface Task {
   job: Job;
   call: RelayRequest;
   isSureToFit: boolean;
+  place: Place;
 }
 
 /** How a client came to a job that was there before it. */
@@ -51,6 +53,10 @@ interface Visit {
   /** Sequence number of the last event that it has seen. */
   seenSeq: number;
   headers?: Record<string, string>;
+  /** It wants an answer, not to hear once more that there is none. */
+  isRepeat?: boolean;
+  /** It asked for the same, and shares the answer. */
+  isSharer?: boolean;
   /** Lines ahead of everything. */
   preamble?: string;
 }
@@ -61,6 +67,9 @@ const BUSY_RETRY_AFTER_SECONDS = 1;
 const RENEWALS = 3;
 /** EventSource waits 3 to 5 seconds of its own. */
 const RECONNECT_LINE = 'retry: 1000\n';
+/** How long a job may take from its idempotency key to the queue. */
+const HOLDER_PATIENCE_MS = 2_000;
+const HOLDER_PAUSE_MS = 50;
 const CANCELLED = 'The request was cancelled.';
 
 export class Broker extends DurableObject<Env> {
@@ -74,6 +83,8 @@ export class Broker extends DurableObject<Env> {
   #ticker: ReturnType<typeof setInterval> | undefined;
   #isTicking = false;
   #renewedAt = 0;
+  /** Requests that wait for a batcher to come. */
+  #heldCount = 0;
 
   constructor(state: DurableObjectState, env: Env) {
     super(state, env);
@@ -139,8 +150,6 @@ export class Broker extends DurableObject<Env> {
     let next: Response | Task;
     try {
       next = await this.#prepare(call, signal);
-      // Before the job is on the queue: its first event may be written a moment later.
-      if (!(next instanceof Response)) await this.#follow(next.job.shard);
     } catch (error) {
       this.#settleNothing(tenant, reservation, model);
       throw error;
@@ -152,26 +161,69 @@ export class Broker extends DurableObject<Env> {
 
   /** What is to be put on the queue; or the reply of a job that is there already, for an idempotency key that was given twice. */
   async #prepare(call: RelayRequest, signal: AbortSignal): Promise<Response | Task> {
-    const { jobs, board, keeper } = this.#open();
-    if (jobs.size >= this.#settings.maxOpenCount) {
+    const { jobs, keeper } = this.#open();
+    if (jobs.size + this.#heldCount >= this.#settings.maxOpenCount) {
       throw new ApiError('queue_full', 'Too many requests are open. Try again shortly.', { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS });
     }
-    const model = findModel(await board.cards(), call.job.model, { defaultModel: this.#settings.defaultModel, now: Date.now() });
+    const model = await this.#servedModel(call.job.model, signal);
     const isSureToFit =
       call.isPromptUncertain !== true && call.promptTokensBound + Math.max(1, call.job.stopping.maxTokens ?? 1) <= model.contextTokens;
     const job: Job = { ...call.job, model: model.name };
-    const task: Task = { job, call, isSureToFit };
     const { idempotency } = call.delivery;
-    if (idempotency === undefined) return task;
-    const holder = await keeper.claim(idempotency.digest, { id: job.id, shard: job.shard, bodyDigest: idempotency.bodyDigest });
-    if (holder.id === job.id) return task;
-    if (holder.bodyDigest !== idempotency.bodyDigest) throw conflict();
-    const joined = await this.#join(holder.id, job.tenant, { signal, seenSeq: -1, headers: REPLAYED });
-    // Whoever took the key and did not get as far as the queue asked for the same: the job is put there in its place.
-    return joined ?? { ...task, job: { ...job, id: holder.id, shard: holder.shard } };
+    if (idempotency !== undefined) {
+      const { isCoalesced: isSharer = false } = idempotency;
+      const visit = { signal, seenSeq: -1, headers: isSharer ? COALESCED : REPLAYED, isSharer, isRepeat: true };
+      const joined = await this.#joinHolder(idempotency, job, visit);
+      if (joined !== undefined) return joined;
+    }
+    try {
+      return { job, call, isSureToFit, place: await this.#place(job, call) };
+    } catch (error) {
+      if (idempotency !== undefined) await keeper.release(idempotency.digest, job.id).catch(() => undefined);
+      throw error;
+    }
   }
 
-  async #submit({ job, call, isSureToFit }: Task, signal: AbortSignal): Promise<Response> {
+  /** The reply of the job that answers an idempotency key; undefined when that is for this job to do. */
+  async #joinHolder({ digest, bodyDigest }: Idempotency, job: Job, visit: Visit): Promise<Response | undefined> {
+    const { keeper } = this.#open();
+    const own = { id: job.id, shard: job.shard, bodyDigest };
+    let awaited = { id: '', until: 0 };
+    for (;;) {
+      const holder = await keeper.claim(digest, own);
+      if (holder.id === own.id) return undefined;
+      if (holder.bodyDigest !== bodyDigest) throw conflict();
+      const joined = await this.#join(holder.id, job.tenant, visit);
+      if (joined !== undefined) return joined;
+      // On its way to the queue, or dead: then one of those who waited takes its place.
+      if (holder.id !== awaited.id) awaited = { id: holder.id, until: Date.now() + HOLDER_PATIENCE_MS };
+      else if (Date.now() > awaited.until && (await keeper.takeOver(digest, holder.id, own))) return undefined;
+      await new Promise(resolve => setTimeout(resolve, HOLDER_PAUSE_MS));
+    }
+  }
+
+  async #servedModel(asked: string, signal: AbortSignal): Promise<ServedModel> {
+    const { board } = this.#open();
+    const { defaultModel, scaleFromZeroWaitMs } = this.#settings;
+    this.#heldCount++;
+    try {
+      return await onceServed(async () => findModel(await board.cards(), asked, { defaultModel, now: Date.now() }), {
+        maxMs: scaleFromZeroWaitMs,
+        signal,
+      });
+    } finally {
+      this.#heldCount--;
+    }
+  }
+
+  async #place(job: Job, { promptTokens, weight, maxWaitMs }: RelayRequest): Promise<Place> {
+    const { board, dispatcher } = this.#open();
+    // Before the job is on the queue: its first event may be written a moment later.
+    await this.#follow(job.shard);
+    return await dispatcher.place({ job, promptTokens, weight, maxWaitMs }, await board.cards());
+  }
+
+  async #submit({ job, call, isSureToFit, place }: Task, signal: AbortSignal): Promise<Response> {
     const { queue, keeper, jobs } = this.#open();
     const record = replyRecord(job, {
       promptTokensBound: call.promptTokensBound,
@@ -181,6 +233,11 @@ export class Broker extends DurableObject<Env> {
       reservation: call.job.id,
       reservedPromptTokens: call.promptTokens,
       idempotency: call.delivery.idempotency?.digest,
+      isCoalesced: call.delivery.idempotency?.isCoalesced,
+      batcherId: place.batcherId,
+      weight: call.weight,
+      expectedTokens: place.expectedTokens,
+      cacheKey: call.cacheKey,
     });
     const now = Date.now();
     const entry = jobs.open(record, now);
@@ -188,13 +245,11 @@ export class Broker extends DurableObject<Env> {
     const relay = this.#listen(entry, { signal, seenSeq: -1 });
     entry.join(relay, { isBehind: false, now });
     try {
-      await Promise.all([keeper.put(record), queue.add(job)]);
+      await Promise.all([keeper.put(record), queue.add(job, place)]);
     } catch (error) {
       // It may be on the queue nevertheless. A client with an idempotency key tries again, and finds it there.
-      if (record.idempotency === undefined) jobs.fail(entry, toApiError(error), Date.now());
-      else relay.fail(toApiError(error), Date.now());
-      entry.leave(relay);
-      entry.leftAt = Date.now();
+      if (record.idempotency === undefined) void jobs.fail(entry, toApiError(error), Date.now());
+      else entry.dismiss(toApiError(error), Date.now());
       throw error;
     }
     relay.begin(Date.now(), 'queued');
@@ -208,7 +263,7 @@ export class Broker extends DurableObject<Env> {
     const holder = await this.#open().keeper.claimed(call.idempotency.digest);
     if (holder === undefined) return NOBODY();
     if (holder.bodyDigest !== call.idempotency.bodyDigest) throw conflict();
-    return (await this.#join(holder.id, call.tenant, { signal, seenSeq: -1, headers: REPLAYED })) ?? NOBODY();
+    return (await this.#join(holder.id, call.tenant, { signal, seenSeq: -1, headers: REPLAYED, isRepeat: true })) ?? NOBODY();
   }
 
   /** The reply once more, from where its client stands. */
@@ -229,7 +284,7 @@ export class Broker extends DurableObject<Env> {
     const { jobs, keeper, queue } = this.#open();
     const open = jobs.find(id, tenant);
     if (open !== undefined) {
-      jobs.fail(open, cancelled(), Date.now());
+      await jobs.fail(open, cancelled(), Date.now());
       return Response.json({ id, object: 'stream', status: 'cancelled' });
     }
     const record = await keeper.find(id, tenant);
@@ -247,22 +302,30 @@ export class Broker extends DurableObject<Env> {
   /** One more client for a job; undefined when there is none such, or no more. */
   async #join(id: string, tenant: string, visit: Visit): Promise<Response | undefined> {
     const { jobs, keeper, queue } = this.#open();
-    let record = jobs.find(id, tenant)?.record;
-    let events: Awaited<ReturnType<RecordKeeper['events']>> = [];
+    const known = jobs.find(id, tenant);
+    let record = known?.record;
+    let events: TokenEvent[] = [];
     if (record === undefined) {
       record = await keeper.find(id, tenant);
       if (record === undefined) return undefined;
       // Before its record is read: what is written afterwards is heard.
       await this.#follow(record.shard);
       events = await keeper.events(id, 0);
-      if (events.length === 0 && !(await queue.has(record))) return undefined;
     }
+    if (known?.isUncertain !== false && events.length === 0) {
+      if (!(await queue.has(record))) {
+        if (known !== undefined && known.order.phase === 'waiting') void jobs.withdraw(known, cancelled());
+        return undefined;
+      }
+      if (known !== undefined) known.isUncertain = false;
+    }
+    if (visit.isRepeat === true && events.at(-1)?.type === 'error') return undefined;
     const now = Date.now();
     if (events.some(isTerminal)) return await this.#replay(record, events, visit);
     const entry = jobs.open(record, now);
     this.#startTicking();
-    // Who came back once may come back again.
-    entry.isResumable = true;
+    // Who came back once may come back again; who shares it came for the first time.
+    if (visit.isSharer !== true) entry.isResumable = true;
     const relay = this.#listen(entry, visit);
     entry.join(relay, { isBehind: true, now });
     void keeper.announce([record]).catch(() => undefined);
@@ -273,7 +336,7 @@ export class Broker extends DurableObject<Env> {
   }
 
   /** The reply of a job that is over. */
-  #replay(record: ReplyRecord, events: Awaited<ReturnType<RecordKeeper['events']>>, visit: Visit): Promise<Response> {
+  #replay(record: ReplyRecord, events: readonly TokenEvent[], visit: Visit): Promise<Response> {
     const now = Date.now();
     const relay = this.#relayFor(record, visit, () => undefined);
     for (const event of events) relay.take(event, now);
@@ -322,7 +385,13 @@ export class Broker extends DurableObject<Env> {
         onClosed: job => this.#closed(job),
         log,
       });
-      this.#parts = { commands, queue, board, keeper, jobs };
+      const dispatcher = new Dispatcher({
+        link: commands,
+        estimate: this.#estimate,
+        settings: this.#settings,
+        onTrouble: message => log({ event: 'dispatch_trouble', cause: message }),
+      });
+      this.#parts = { commands, queue, board, keeper, jobs, dispatcher };
     }
     return this.#parts;
   }
@@ -381,10 +450,13 @@ export class Broker extends DurableObject<Env> {
     const { queue, board } = this.#open();
     const [positions, cards] = await Promise.all([queue.positions(records), board.cards()]);
     const now = Date.now();
-    return records.map(({ model, promptTokensBound }, index) => {
+    return records.map(({ model, promptTokensBound, batcherId }, index) => {
       const position = positions[index];
       if (position === undefined) return undefined;
-      const waitMs = this.#estimate.waitMs({ model, position, promptTokensBound }, loadOf(cards, model, now));
+      const who = batcherId === undefined ? cards : cards.filter(card => card.batcherId === batcherId);
+      // What waits in its own queue its position tells.
+      const load = { ...loadOf(who, model, now), ...(batcherId !== undefined && { ownQueueCount: 0 }) };
+      const waitMs = this.#estimate.waitMs({ model, position, promptTokensBound }, load);
       return `queued position=${position}${waitMs === undefined ? '' : ` eta_ms=${Math.round(waitMs)}`}`;
     });
   }
@@ -403,13 +475,29 @@ export class Broker extends DurableObject<Env> {
     const refused = await tenantObject(this.env, tenant)
       .extend(reservation, promptTokens)
       .catch(() => undefined);
-    if (refused !== undefined && job.order.phase !== 'over') this.#open().jobs.fail(job, refusedError(refused), Date.now());
+    if (refused !== undefined && job.order.phase !== 'over') void this.#open().jobs.fail(job, refusedError(refused), Date.now());
   }
 
   #closed(job: OpenJob): void {
     const { tenant, reservation, model } = job.record;
     if (job.order.isAnswered) this.#estimate.finished(model, job.bill.used);
     this.#settlements.settle(tenant, { id: reservation, model, used: job.bill.due });
+    // Other brokers may have had clients for it too; it is told once.
+    if (job.record.shard !== this.#shard) return;
+    const { promptTokens, cachedTokens, completionTokens } = job.bill.used;
+    void this.#open().dispatcher.settle(job.record, promptTokens - cachedTokens + completionTokens);
+    if (job.order.isAnswered) void this.#keepReply(job.record);
+  }
+
+  /** For later requests of the same content. That it is not kept is no failure. */
+  async #keepReply({ id, tenant, model, cacheKey }: ReplyRecord): Promise<void> {
+    if (cacheKey === undefined) return;
+    try {
+      const reply = encodeReply(model, await this.#open().keeper.events(id, 0));
+      if (reply !== undefined && reply.length <= MAX_REPLY_BYTES) await tenantObject(this.env, tenant).keepReply(cacheKey, reply);
+    } catch (error) {
+      log({ event: 'reply_not_kept', cause: String(error) });
+    }
   }
 
   #settleNothing(tenant: string, reservation: string, model: string): void {
@@ -471,6 +559,7 @@ export class Broker extends DurableObject<Env> {
 }
 
 const REPLAYED = { 'x-sluice-idempotent-replay': 'true' };
+const COALESCED = { 'x-sluice-coalesced': 'true' };
 const NOBODY = () => new Response(null, { status: 204 });
 
 function conflict(): ApiError {
@@ -483,21 +572,6 @@ function cancelled(): ApiError {
 
 function noStream(): ApiError {
   return new ApiError('not_found', 'There is no such stream, or no more.');
-}
-
-function writerFor(record: ReplyRecord): ReplyWriter {
-  const { reply, choiceCount, promptCount } = record;
-  const head = { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model };
-  const { isStreamed, includeUsage } = reply;
-  if (reply.kind === 'chat') {
-    return isStreamed
-      ? new ChatStream({ head, choiceCount, includeUsage })
-      : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
-  }
-  const { keptCount, wantsLogprobs } = reply;
-  return isStreamed
-    ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
-    : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
 }
 
 function log(line: Record<string, unknown>): void {

@@ -81,6 +81,8 @@ export interface ModelLoad {
   waitingCount: number;
   /** Their prompt tokens, where all batchers tell them. */
   waitingTokens: number | undefined;
+  /** In the queues that are meant for one batcher each. */
+  ownQueueCount?: number;
   /** Measured; 0 until then. */
   prefillTokensPerSecond: number;
   decodeTokensPerSecond: number;
@@ -88,7 +90,7 @@ export interface ModelLoad {
 
 export function loadOf(cards: readonly BatcherCard[], model: string, now: number): ModelLoad {
   const load: ModelLoad = {
-    ...{ runningCount: 0, maxRunningCount: 0, waitingCount: 0, waitingTokens: 0 },
+    ...{ runningCount: 0, maxRunningCount: 0, waitingCount: 0, waitingTokens: 0, ownQueueCount: 0 },
     ...{ prefillTokensPerSecond: 0, decodeTokensPerSecond: 0 },
   };
   for (const card of cards) {
@@ -96,6 +98,7 @@ export function loadOf(cards: readonly BatcherCard[], model: string, now: number
     load.runningCount += card.runningCount;
     load.maxRunningCount += card.maxRunningCount;
     load.waitingCount += card.waitingCount;
+    load.ownQueueCount = (load.ownQueueCount ?? 0) + (card.ownQueueCount ?? 0);
     const waitingTokens: number | undefined = load.waitingTokens;
     load.waitingTokens = waitingTokens === undefined || card.waitingTokens === undefined ? undefined : waitingTokens + card.waitingTokens;
     load.prefillTokensPerSecond += card.prefillTokensPerSecond;

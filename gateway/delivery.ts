@@ -15,6 +15,8 @@ export interface Idempotency {
   digest: string;
   /** Digest of what was asked. */
   bodyDigest: string;
+  /** No key was given: it stands for all identical requests that run at once. */
+  isCoalesced?: boolean;
 }
 
 export const RESUMABLE_HEADER = 'x-sluice-resumable';
@@ -45,7 +47,7 @@ function readFlag(value: string | null): boolean {
   throw new ApiError('invalid_value', `The header ${RESUMABLE_HEADER} must be 'true' or 'false'.`, { param: RESUMABLE_HEADER });
 }
 
-async function digestOf(text: string): Promise<string> {
+export async function digestOf(text: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
   return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -133,6 +133,47 @@ const NUMBERS = {
     unit: 'milliseconds',
     about: 'How long a resumable stream goes on without its client.',
   },
+  maxWaitMs: {
+    name: 'SLUICE_MAX_WAIT_MS',
+    fallback: 120_000,
+    min: 0,
+    max: 86_400_000,
+    unit: 'milliseconds',
+    about:
+      'Longest wait, as estimated, with which a request is let into the queue; the header x-sluice-max-wait-ms says it for one request.',
+  },
+  maxQueuedTokens: {
+    name: 'SLUICE_MAX_QUEUED_TOKENS',
+    fallback: 2_000_000,
+    min: 1,
+    max: 1_000_000_000,
+    unit: 'tokens',
+    about: 'Most prompt and answer tokens, as estimated, that may stand before a request in its queue; past it requests are refused.',
+  },
+  scaleFromZeroWaitMs: {
+    name: 'SLUICE_SCALE_FROM_ZERO_WAIT_MS',
+    fallback: 0,
+    min: 0,
+    max: 600_000,
+    unit: 'milliseconds',
+    about: 'How long a request is held while no batcher serves its model; 0 refuses it at once.',
+  },
+  cacheLifetimeMs: {
+    name: 'SLUICE_CACHE_TTL_MS',
+    fallback: 600_000,
+    min: 0,
+    max: 7 * 86_400_000,
+    unit: 'milliseconds',
+    about: 'How long the answer to a deterministic request (temperature 0, or a seed) is kept and given again; 0 keeps none.',
+  },
+  maxCacheBytes: {
+    name: 'SLUICE_CACHE_BYTES',
+    fallback: 16 * 1024 * 1024,
+    min: 4096,
+    max: 1024 * 1024 * 1024,
+    unit: 'bytes',
+    about: 'Most that is kept of answers for each tenant; past it those that were not asked for the longest go.',
+  },
 } as const satisfies Record<string, NumberRule>;
 
 interface TextRule {

@@ -12,7 +12,7 @@
  * When starts come to the end of their class's range everything is moved back to its beginning by what has passed (re-based).
  */
 import { SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
-import { fairKey, queueKey, queuePrefix } from '../shared/keys.ts';
+import { enteringKey, fairKey, queueKey, queuePrefix } from '../shared/keys.ts';
 
 /** BullMQ takes priorities from 1 to 2^21 - 1 and ranks a job without one above all of them. Each class has a third of the range. */
 export const STEPS_PER_CLASS = 699_049;
@@ -23,6 +23,9 @@ const LIFETIME_MS = 60 * 60_000;
 /** Tenants this far behind the present are forgotten: longer than any answer is, whose true length is told at its end. */
 const FORGET_TOKENS = 1_000_000;
 
+/** A job that was given a place gets there before, or its broker has died. */
+const ENTERING_S = 5;
+
 /** Of RedisLink what is used here. */
 export interface Link {
   run<T>(
@@ -32,6 +35,7 @@ export interface Link {
 
 /** A job that wants to be queued. */
 export interface Entrant {
+  id: string;
   model: string;
   serviceClass: ServiceClass;
   tenant: string;
@@ -48,7 +52,8 @@ export type Entry = { outcome: 'entered'; priority: number; aheadCount: number }
 
 /**
  * KEYS[1]     sorted set of virtual times: of each tenant where its last job ends; of '' the present; of ' ' the latest start
- * KEYS[2..]   of each queue of the model, that of the job first: sorted set of the waiting, list of those that came back, list of those
+ * KEYS[2]     hash of the jobs that may not be on their queue yet: '<start> <second in which they came>'
+ * KEYS[3..]   of each queue of the model, that of the job first: sorted set of the waiting, list of those that came back, list of those
  *             that are worked on
  *
  * ARGV[1]     tenant
@@ -59,7 +64,9 @@ export type Entry = { outcome: 'entered'; priority: number; aheadCount: number }
  * ARGV[6]     most jobs that may stand before it
  * ARGV[7]     how far behind a tenant is forgotten
  * ARGV[8]     lifetime of the times in ms
- * ARGV[9..]   prefixes of the names of jobs, in the order of the queues
+ * ARGV[9]     id of the job
+ * ARGV[10]    seconds after which a job that is not on its queue will not come
+ * ARGV[11..]  prefixes of the names of jobs, in the order of the queues
  *
  * Output: { priority, or 0 when refused; how many stand before it }
  */
@@ -70,12 +77,24 @@ local base, steps, step_time = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(AR
 local function score(priority) return string.format('%.0f', priority * UNIT) end
 local function time_of(member) return tonumber(redis.call('ZSCORE', KEYS[1], member) or '0') end
 
-local queue_count = (#KEYS - 1) / 3
+local queue_count = (#KEYS - 2) / 3
+local second = tonumber(redis.call('TIME')[1])
 local first
 for index = 0, queue_count - 1 do
-  local head = redis.call('ZRANGEBYSCORE', KEYS[2 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES', 'LIMIT', 0, 1)
+  local head = redis.call('ZRANGEBYSCORE', KEYS[3 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES', 'LIMIT', 0, 1)
   if #head > 0 then
     local step = math.floor(tonumber(head[2]) / UNIT) - base
+    if first == nil or step < first then first = step end
+  end
+end
+-- Also among those that were given a place a moment ago.
+local entering = redis.call('HGETALL', KEYS[2])
+for at = 1, #entering, 2 do
+  local begins, came = string.match(entering[at + 1], '(%S+) (%S+)')
+  if redis.call('EXISTS', entering[at]) == 1 or second - tonumber(came) > tonumber(ARGV[10]) then
+    redis.call('HDEL', KEYS[2], entering[at])
+  else
+    local step = math.floor(tonumber(begins) / step_time)
     if first == nil or step < first then first = step end
   end
 end
@@ -92,7 +111,7 @@ if step >= steps then
 end
 local priority = base + step
 -- Priorities of the waiting are still where they were before a move.
-local ahead = redis.call('LLEN', KEYS[3]) + redis.call('ZCOUNT', KEYS[2], '-inf', '(' .. score(math.min(priority + moved, base + steps - 1) + 1))
+local ahead = redis.call('LLEN', KEYS[4]) + redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. score(math.min(priority + moved, base + steps - 1) + 1))
 if ahead > tonumber(ARGV[6]) then return { 0, ahead } end
 
 if moved > 0 then
@@ -100,19 +119,25 @@ if moved > 0 then
   present, start = present - back, start - back
   local times = redis.call('ZRANGE', KEYS[1], 0, -1)
   for _, member in ipairs(times) do redis.call('ZINCRBY', KEYS[1], -back, member) end
+  for at, place in ipairs(entering) do
+    local begins, came = string.match(place, '^(%S+) (%S+)$')
+    if at % 2 == 0 and redis.call('HEXISTS', KEYS[2], entering[at - 1]) == 1 then
+      redis.call('HSET', KEYS[2], entering[at - 1], (tonumber(begins) - back) .. ' ' .. came)
+    end
+  end
   for index = 0, queue_count - 1 do
-    local jobs = redis.call('ZRANGEBYSCORE', KEYS[2 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES')
+    local jobs = redis.call('ZRANGEBYSCORE', KEYS[3 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES')
     for at = 1, #jobs, 2 do
       local old = math.floor(tonumber(jobs[at + 1]) / UNIT)
       local new = math.max(base, old - moved)
-      redis.call('ZADD', KEYS[2 + 3 * index], string.format('%.0f', tonumber(jobs[at + 1]) - (old - new) * UNIT), jobs[at])
-      redis.call('HSET', ARGV[9 + index] .. jobs[at], 'priority', new)
+      redis.call('ZADD', KEYS[3 + 3 * index], string.format('%.0f', tonumber(jobs[at + 1]) - (old - new) * UNIT), jobs[at])
+      redis.call('HSET', ARGV[11 + index] .. jobs[at], 'priority', new)
     end
     -- Jobs that a batcher has may come back.
-    for _, id in ipairs(redis.call('LRANGE', KEYS[4 + 3 * index], 0, -1)) do
-      local old = tonumber(redis.call('HGET', ARGV[9 + index] .. id, 'priority') or '0')
+    for _, id in ipairs(redis.call('LRANGE', KEYS[5 + 3 * index], 0, -1)) do
+      local old = tonumber(redis.call('HGET', ARGV[11 + index] .. id, 'priority') or '0')
       if old >= base and old < base + steps then
-        redis.call('HSET', ARGV[9 + index] .. id, 'priority', math.max(base, old - moved))
+        redis.call('HSET', ARGV[11 + index] .. id, 'priority', math.max(base, old - moved))
       end
     end
   end
@@ -122,13 +147,17 @@ redis.call('ZADD', KEYS[1], math.max(time_of(' '), start), ' ')
 redis.call('ZADD', KEYS[1], start + length, tenant)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (present - tonumber(ARGV[7])))
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
+redis.call('HSET', KEYS[2], ARGV[11] .. ARGV[9], start .. ' ' .. second)
+redis.call('PEXPIRE', KEYS[2], ARGV[8])
 return { priority, ahead }
 `;
 
 /**
  * KEYS[1] sorted set of virtual times   ARGV[1] tenant   ARGV[2] how much longer its job was than expected, in virtual time
+ * KEYS[2] jobs that may not be on their queue yet   ARGV[3] name of the job
  */
 const SETTLE = `
+redis.call('HDEL', KEYS[2], ARGV[3])
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) then redis.call('ZINCRBY', KEYS[1], ARGV[2], ARGV[1]) end
 return 0
 `;
@@ -145,10 +174,11 @@ export class FairQueue {
    * `queueNames` are all of the model that are served. Throws `dependency_unavailable`.
    */
   async enter(job: Entrant, queueNames: readonly string[]): Promise<Entry> {
-    const { model, serviceClass, tenant, queueName } = job;
+    const { id, model, serviceClass, tenant, queueName } = job;
     const names = [queueName, ...queueNames.filter(name => name !== queueName)];
     const keys = [
       fairKey(model, serviceClass),
+      enteringKey(model, serviceClass),
       ...names.flatMap(name => (['prioritized', 'wait', 'active'] as const).map(structure => queueKey(model, name, structure))),
     ];
     const [priority, aheadCount] = (await this.#link.run(client =>
@@ -164,18 +194,26 @@ export class FairQueue {
         Math.min(job.maxAheadCount, Number.MAX_SAFE_INTEGER),
         FORGET_TOKENS,
         LIFETIME_MS,
-        ...names.map(name => `${queuePrefix(model)}:${name}:`),
+        id,
+        ENTERING_S,
+        ...names.map(name => jobPrefix(model, name)),
       ),
     )) as [number, number];
     return priority === 0 ? { outcome: 'refused', aheadCount } : { outcome: 'entered', priority, aheadCount };
   }
 
   /** A job is over, or was never queued: what it took instead of what was expected. */
-  async settle(job: Pick<Entrant, 'model' | 'serviceClass' | 'tenant' | 'weight' | 'tokens'>, usedTokens: number): Promise<void> {
+  async settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): Promise<void> {
+    const { id, model, serviceClass, tenant, queueName } = job;
+    const keys = [fairKey(model, serviceClass), enteringKey(model, serviceClass)];
     const difference = (usedTokens - job.tokens) / job.weight;
-    if (difference === 0) return;
-    await this.#link.run(client => client.eval(SETTLE, 1, fairKey(job.model, job.serviceClass), job.tenant, difference));
+    await this.#link.run(client => client.eval(SETTLE, keys.length, ...keys, tenant, difference, jobPrefix(model, queueName) + id));
   }
+}
+
+/** BullMQ's, of the names of a queue's jobs. */
+function jobPrefix(model: string, queueName: string): string {
+  return `${queuePrefix(model)}:${queueName}:`;
 }
 
 export function firstPriority(serviceClass: ServiceClass): number {

@@ -7,10 +7,11 @@ import {
   fenceKey,
   GENERATION_LIFETIME_MS,
   generationKey,
+  ownQueue,
+  ownQueuesKey,
   queuePrefix,
   SHARED_QUEUE,
 } from '../shared/keys.ts';
-import { priorityOf } from './fair-queue.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
 
@@ -19,10 +20,15 @@ const ATTEMPTS = 100;
 /** Nobody reads BullMQ's own events. */
 const QUEUE_EVENT_COUNT = 100;
 
+/** Queues of batchers come and go with them. */
+const MAX_QUEUES = 256;
+
 /** A job by which it can be found again. */
 export interface QueuedJob {
   id: string;
   model: string;
+  /** Whose own queue it is in; absent for the queue that the model's batchers share. */
+  batcherId?: string | undefined;
 }
 
 /** How a job ends that no batcher will end. */
@@ -65,27 +71,30 @@ export class JobQueue {
   }
 
   /** A job that is there already stays as it is. Throws `dependency_unavailable`; the job may then be on the queue nevertheless. */
-  async add(job: Job): Promise<void> {
+  async add(job: Job, place: { batcherId: string | undefined; priority: number }): Promise<void> {
+    const { batcherId, priority } = place;
     try {
       await this.#link.run(() =>
-        this.#queue(job.model).add('generate', job, {
+        this.#queue({ model: job.model, batcherId }).add('generate', job, {
           jobId: job.id,
-          priority: priorityOf(job),
+          priority,
           attempts: ATTEMPTS,
           removeOnComplete: true,
           removeOnFail: true,
         }),
       );
+      // After the job: who looks whether the queue is empty before it takes it off the list finds the one or comes before the other.
+      if (batcherId !== undefined) await this.#link.run(client => client.sadd(ownQueuesKey(job.model), batcherId));
     } catch (error) {
       // A queue that could not set itself up stays that way.
-      this.#queues.delete(job.model);
+      this.#forget({ model: job.model, batcherId });
       throw error;
     }
   }
 
   /** Whether it waits or is worked on. */
-  async has({ id, model }: QueuedJob): Promise<boolean> {
-    return (await this.#link.run(client => client.exists(this.#queue(model).toKey(id)))) === 1;
+  async has(job: QueuedJob): Promise<boolean> {
+    return (await this.#link.run(client => client.exists(this.#queue(job).toKey(job.id)))) === 1;
   }
 
   /**
@@ -97,7 +106,7 @@ export class JobQueue {
     try {
       // The flag first: a batcher that takes the job in between sees it.
       await this.#link.run(client => client.set(cancelKey(job.id), '1', 'PX', CANCEL_LIFETIME_MS));
-      if ((await this.#link.run(() => this.#queue(job.model).remove(job.id))) === 1) await this.#closeRecord(job.id, ending);
+      if ((await this.#link.run(() => this.#queue(job).remove(job.id))) === 1) await this.#closeRecord(job.id, ending);
       this.#owed.delete(job.id);
     } catch {
       // Redis is away.
@@ -120,11 +129,11 @@ export class JobQueue {
     await this.#link.run(client => client.eval(CLOSE_RECORD, 2, generationKey(id), fenceKey(id), event, GENERATION_LIFETIME_MS));
   }
 
-  /** How many waiting jobs stand before each, plus one; undefined for a job that no longer waits. */
+  /** How many waiting jobs stand before each in its queue, plus one; undefined for a job that no longer waits. */
   async positions(jobs: readonly QueuedJob[]): Promise<(number | undefined)[]> {
     const results = await this.#link.run(client => {
       const pipeline = client.pipeline();
-      for (const { id, model } of jobs) pipeline.zrank(this.#queue(model).toKey('prioritized'), id);
+      for (const job of jobs) pipeline.zrank(this.#queue(job).toKey('prioritized'), job.id);
       return pipeline.exec();
     });
     return jobs.map((_, index) => {
@@ -133,18 +142,34 @@ export class JobQueue {
     });
   }
 
-  #queue(model: string): Queue {
-    let queue = this.#queues.get(model);
+  #queue(of: Omit<QueuedJob, 'id'>): Queue {
+    const key = keyOf(of);
+    let queue = this.#queues.get(key);
     if (queue === undefined) {
-      queue = new Queue(SHARED_QUEUE, {
+      queue = new Queue(of.batcherId === undefined ? SHARED_QUEUE : ownQueue(of.batcherId), {
         connection: this.#link.client,
-        prefix: queuePrefix(model),
+        prefix: queuePrefix(of.model),
         streams: { events: { maxLen: QUEUE_EVENT_COUNT } },
       });
       // The command that fails says so to its caller.
       queue.on('error', () => undefined);
-      this.#queues.set(model, queue);
+      this.#queues.set(key, queue);
+      if (this.#queues.size > MAX_QUEUES) this.#forgetKey(this.#queues.keys().next().value!);
     }
     return queue;
   }
+
+  #forget(of: Omit<QueuedJob, 'id'>): void {
+    this.#forgetKey(keyOf(of));
+  }
+
+  #forgetKey(key: string): void {
+    const queue = this.#queues.get(key);
+    this.#queues.delete(key);
+    void queue?.close().catch(() => undefined);
+  }
+}
+
+function keyOf({ model, batcherId }: Omit<QueuedJob, 'id'>): string {
+  return batcherId === undefined ? model : `${model}\n${batcherId}`;
 }

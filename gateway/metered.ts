@@ -7,6 +7,8 @@ import { type ApiError, toApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import { promptsOf } from '../shared/job.ts';
 import type { AppEnv } from './app-env.ts';
+import type { ClosedDoors } from './closed-doors.ts';
+import { IDEMPOTENCY_HEADER } from './delivery.ts';
 import { errorResponse } from './error-response.ts';
 import type { Standing } from './tenant/account.ts';
 import type { AdmitReply } from './tenant.ts';
@@ -14,14 +16,18 @@ import { callObject, refusedError, tenantObject } from './tenant-call.ts';
 import { estimatePromptTokens } from './token-estimate.ts';
 
 export interface MeterVariables {
-  /** Set by the call that was made for this request; undefined when the key is no longer good. */
+  /** Set by the call that was made for this request, if one was; unknown for a key that is no longer good. */
   standing: Standing | 'unknown' | undefined;
+  doors: ClosedDoors;
 }
 
 /** Calls that only read are let on by a look at the key; those that bring work are let in by admit, when their body has been read. */
-export function metered(): MiddlewareHandler<AppEnv> {
+export function metered(doors: ClosedDoors): MiddlewareHandler<AppEnv> {
   return async function meter(c, next) {
+    c.set('doors', doors);
     if (c.req.method !== 'POST') await look(c);
+    const refused = c.req.method === 'POST' ? refusalAtTheDoor(c, doors) : undefined;
+    if (refused !== undefined) return refused;
     await next();
     // Refused before it came to admit: an unreadable body, an unknown URL.
     if (c.get('standing') === undefined) await look(c).catch(thrown => replaceReply(c, toApiError(thrown)));
@@ -30,19 +36,36 @@ export function metered(): MiddlewareHandler<AppEnv> {
   };
 }
 
-/** Lets the job in, with a reservation that its broker settles; its answer may have been bounded by the limits. Throws the refusal. */
-export async function admit(c: Context<AppEnv>, job: Job): Promise<{ job: Job; promptTokens: number }> {
+/** A job that may go to its broker, or the answer that was kept for it. */
+export type Admitted =
+  | { outcome: 'admitted'; job: Job; promptTokens: number; weight: number; isBounded: boolean }
+  | { outcome: 'answered'; reply: string };
+
+/**
+ * Lets the job in, with a reservation that its broker settles; its answer may have been bounded by the limits. Or tells what was kept under
+ * `cacheKey`. Throws the refusal.
+ */
+export async function admit(c: Context<AppEnv>, job: Job, cacheKey: string | undefined): Promise<Admitted> {
   const { tenant, keyId } = c.get('caller');
   const promptTokens = estimatePromptTokens(job);
   const { maxTokens, minTokens = 0 } = job.stopping;
   const choiceCount = promptsOf(job).length * job.choiceCount;
   const reply = await callObject<AdmitReply>(() =>
-    tenantObject(c.env, tenant).admit({ id: job.id, keyId, promptTokens, maxTokens, minTokens, choiceCount }, 'infer'),
+    tenantObject(c.env, tenant).admit({ id: job.id, keyId, promptTokens, maxTokens, minTokens, choiceCount }, 'infer', cacheKey),
   );
   take(c, reply);
-  if (reply.outcome === 'refused') throw refusedError(reply.error);
-  if (reply.maxTokens === undefined) return { job, promptTokens };
-  return { job: { ...job, stopping: { ...job.stopping, maxTokens: reply.maxTokens } }, promptTokens };
+  if (reply.outcome === 'refused') {
+    const { standing, closedUntil: opensAt, error } = reply;
+    if (standing !== undefined && opensAt !== undefined) {
+      c.get('doors').close({ tenant, keyId }, { standing, opensAt, message: error.message }, Date.now());
+    }
+    throw refusedError(error);
+  }
+  if (reply.outcome === 'answered') return { outcome: 'answered', reply: reply.reply };
+  const { weight } = reply;
+  if (reply.maxTokens === undefined) return { outcome: 'admitted', job, promptTokens, weight, isBounded: false };
+  const bounded = { ...job, stopping: { ...job.stopping, maxTokens: reply.maxTokens } };
+  return { outcome: 'admitted', job: bounded, promptTokens, weight, isBounded: true };
 }
 
 /** The job came to nothing: it costs nothing. */
@@ -59,6 +82,15 @@ export async function look(c: Context<AppEnv>): Promise<void> {
   const reply = await callObject<AdmitReply>(() => tenantObject(c.env, tenant).look(keyId, 'infer'));
   take(c, reply);
   if (reply.outcome === 'refused') throw refusedError(reply.error);
+}
+
+/** What this key was told a moment ago. A repetition is not counted, so it is let on. */
+function refusalAtTheDoor(c: Context<AppEnv>, doors: ClosedDoors): Response | undefined {
+  const closed = c.req.header(IDEMPOTENCY_HEADER) === undefined ? doors.find(c.get('caller'), Date.now()) : undefined;
+  if (closed === undefined) return undefined;
+  const response = errorResponse(closed.error);
+  setHeaders(response.headers, closed.standing);
+  return response;
 }
 
 function take(c: Context<AppEnv>, reply: AdmitReply): void {
@@ -82,7 +114,8 @@ function setHeaders(headers: Headers, { requests, tokens }: Standing): void {
 /** As OpenAI writes it: `120ms`, `1.5s`, `1m1s`. */
 export function duration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)}ms`;
-  const minutes = Math.floor(ms / 60_000);
-  const seconds = Math.round((ms - minutes * 60_000) / 10) / 100;
+  const hundredths = Math.round(ms / 10);
+  const minutes = Math.floor(hundredths / 6_000);
+  const seconds = (hundredths - minutes * 6_000) / 100;
   return minutes === 0 ? `${seconds}s` : `${minutes}m${seconds}s`;
 }

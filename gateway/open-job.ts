@@ -11,6 +11,8 @@ import type { ReplyRecord } from './reply-record.ts';
 
 /** Connections that died without a word are pushed out in time by the ones that replace them. */
 export const MAX_LISTENERS = 32;
+/** Of a job that identical requests share. */
+const MAX_SHARERS = 1_024;
 
 export class OpenJob {
   readonly record: ReplyRecord;
@@ -18,6 +20,8 @@ export class OpenJob {
   readonly bill = new Bill();
   /** It goes on for a while when its last client has left. */
   isResumable: boolean;
+  /** Whether it came onto the queue is not known. */
+  isUncertain = false;
   /** Since when it has had no client. */
   leftAt: number | undefined;
   /** When Redis was last told that there is a client for it. */
@@ -53,10 +57,16 @@ export class OpenJob {
 
   /** A client for what is to come; `isBehind` when it has yet to be told what came before. */
   join(relay: Relay, options: { isBehind: boolean; now: number }): void {
+    if (relay.phase === 'over') {
+      // Gone before it came.
+      if (this.#listeners.size === 0) this.leftAt ??= options.now;
+      return;
+    }
     this.leftAt = undefined;
     this.#listeners.add(relay);
     if (!options.isBehind) this.#live.add(relay);
-    if (this.#listeners.size > MAX_LISTENERS) this.#listeners.values().next().value!.cutOff('replaced', options.now);
+    const maxCount = this.record.isCoalesced === true ? MAX_SHARERS : MAX_LISTENERS;
+    if (this.#listeners.size > maxCount) this.#listeners.values().next().value!.cutOff('replaced', options.now);
   }
 
   leave(relay: Relay): void {
@@ -90,6 +100,16 @@ export class OpenJob {
 
   flush(now: number): void {
     for (const relay of this.#live) relay.flush(now);
+  }
+
+  /** Its clients are sent away, and may come back: whether it came onto the queue is not known. */
+  dismiss(error: ApiError, now: number): void {
+    this.isUncertain = true;
+    this.leftAt = now;
+    for (const relay of [...this.#listeners]) {
+      relay.fail(error, now);
+      this.leave(relay);
+    }
   }
 
   /** The end, for everyone who still listens. */

@@ -83,7 +83,7 @@ export class OpenJobs {
     if (job.listeners.size > 0 || this.#jobs.get(job.id) !== job) return;
     // Whoever was cut off for reading too slowly did not mean to leave.
     if (job.isResumable || why !== 'left') job.leftAt = Date.now();
-    else this.withdraw(job, LEFT);
+    else void this.withdraw(job, LEFT);
   }
 
   /** Brings a client that came later to where the others are. */
@@ -152,7 +152,7 @@ export class OpenJobs {
     const isWhole = job.learn(events, now);
     for (const event of events) if (event.type === 'accepted') this.#options.onAccepted(job, event.promptTokens);
     if (isWhole) this.#tell(job, now);
-    else this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
+    else void this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
   }
 
   #tell(job: OpenJob, now: number): void {
@@ -160,17 +160,17 @@ export class OpenJobs {
     if (job.order.phase === 'over') this.#close(job);
   }
 
-  /** Tells its clients the error and takes the job back. */
-  fail(job: OpenJob, error: ApiError, now: number): void {
+  /** Tells its clients the error and takes the job back. Resolves when that is done, or owed. */
+  async fail(job: OpenJob, error: ApiError, now: number): Promise<void> {
     job.fail(error, now);
-    this.withdraw(job, error);
+    await this.withdraw(job, error);
   }
 
   /** Nobody is told: nobody is there. */
-  withdraw(job: OpenJob, ending: Ending): void {
+  async withdraw(job: OpenJob, ending: Ending): Promise<void> {
     if (this.#jobs.get(job.id) !== job) return;
     this.#close(job);
-    void this.#options.queue.withdraw(job.record, ending);
+    await this.#options.queue.withdraw(job.record, ending);
   }
 
   #close(job: OpenJob): void {
@@ -186,7 +186,7 @@ export class OpenJobs {
     for (const job of [...this.#jobs.values()]) {
       const isWaiting = job.order.phase === 'waiting';
       if (job.order.silenceMs(now) > (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) {
-        this.fail(job, isWaiting ? notTaken(queueTimeoutMs) : silent(silenceTimeoutMs), now);
+        void this.fail(job, isWaiting ? notTaken(queueTimeoutMs) : silent(silenceTimeoutMs), now);
       } else if (job.leftAt !== undefined && now - job.leftAt > resumeGraceMs) {
         void this.#lapse(job);
       }
@@ -209,7 +209,7 @@ export class OpenJobs {
       const isHeard = await this.#options.keeper.isHeardElsewhere(job.id);
       if (job.leftAt === undefined) return;
       if (isHeard) job.leftAt = Date.now();
-      else this.withdraw(job, LEFT);
+      else void this.withdraw(job, LEFT);
     } catch {
       // Redis is away, and nobody can come back to any broker.
     } finally {

@@ -33,12 +33,27 @@ export class QueueEstimate {
     measured.completionTokens = mean(measured.completionTokens, used.completionTokens);
   }
 
-  /** Milliseconds from now; undefined while something that it takes is not known. `position` counts from 1. */
-  waitMs(job: { model: string; position: number; promptTokensBound: number }, load: ModelLoad): number | undefined {
+  /** Of a request, as they have been of late; undefined before the first has ended. */
+  meanTokens(model: string): { prompt: number; completion: number } | undefined {
+    const { promptTokens, completionTokens } = this.#models.get(model) ?? {};
+    return promptTokens === undefined || completionTokens === undefined
+      ? undefined
+      : { prompt: promptTokens, completion: completionTokens };
+  }
+
+  /**
+   * Milliseconds from now; undefined while something that it takes is not known. `position` counts from 1, and `queuedPromptTokens` are
+   * those of a job that waits, where more is known of them than how long prompts have been.
+   */
+  waitMs(
+    job: { model: string; position: number; promptTokensBound: number; queuedPromptTokens?: number | undefined },
+    load: ModelLoad,
+  ): number | undefined {
     const measured = this.#models.get(job.model);
     if (measured === undefined || load.prefillTokensPerSecond <= 0) return undefined;
-    const { promptShare = 1, promptTokens = 0, completionTokens } = measured;
-    const queuedAhead = job.position - 1;
+    const { promptShare = 1, completionTokens } = measured;
+    const promptTokens = job.queuedPromptTokens ?? measured.promptTokens ?? 0;
+    const queuedAhead = job.position - 1 + (load.ownQueueCount ?? 0);
     const ahead = queuedAhead + load.waitingCount;
     const heldTokens = load.waitingTokens ?? load.waitingCount * promptTokens;
     const prefillTokens = queuedAhead * promptTokens + heldTokens + job.promptTokensBound * promptShare;

@@ -3,7 +3,6 @@
  * open, and which job answers an idempotency key. A record is found by its tenant only, and everything here ends by itself.
  */
 import {
-  GENERATION_ACTIVE_LIFETIME_MS,
   GENERATION_LIFETIME_MS,
   generationKey,
   idempotencyKey,
@@ -34,40 +33,48 @@ export interface Claim {
   bodyDigest: string;
 }
 
-/** Longer than any pause between two announcements. */
-const RECORD_LIFETIME_MS = GENERATION_ACTIVE_LIFETIME_MS;
+/** From its job's last announcement: as long as the events of a job that is over, and then some. */
+const RECORD_LIFETIME_MS = 2 * GENERATION_LIFETIME_MS;
 
 /**
- * Frees an idempotency key, unless another job has it by now.
- * KEYS[1] the key   ARGV[1] job id
+ * Frees an idempotency key, or gives it to another job, unless a third one has it by now.
+ *
+ * KEYS[1]  the key
+ *
+ * ARGV[1]  id of the job that is to have it no more
+ * ARGV[2]  the next one's claim; '' for none
+ * ARGV[3]  its lifetime in ms
+ *
+ * Output: 1 when it is done
  */
-const RELEASE_CLAIM = `
+const PASS_CLAIM = `
 local claim = redis.call('GET', KEYS[1])
-if claim and cjson.decode(claim).id == ARGV[1] then
+if not claim or cjson.decode(claim).id ~= ARGV[1] then
+  return 0
+end
+if ARGV[2] == '' then
   return redis.call('DEL', KEYS[1])
 end
-return 0
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
 `;
 
 export class RecordKeeper {
   readonly #options: RecordKeeperOptions;
+  /** Opened, and Redis is still to be told. Most end before, and then it never hears of them. */
+  readonly #opened = new Map<string, ReplyRecord>();
   /** Ended, and Redis is still to be told. */
-  readonly #ended = new Map<string, { record: ReplyRecord; isAnswered: boolean }>();
+  readonly #ended = new Map<string, { record: ReplyRecord; freed: string | undefined }>();
 
   constructor(options: RecordKeeperOptions) {
     this.#options = options;
   }
 
-  /** Before the job is on the queue. */
+  /** Before the job is on the queue. That it is open is told by the next flush. */
   async put(record: ReplyRecord): Promise<void> {
-    const { id, tenant, shard } = record;
-    await this.#send(pipeline =>
-      pipeline
-        .set(replyKey(id, tenant), JSON.stringify(record), 'PX', RECORD_LIFETIME_MS)
-        .hset(openJobsKey(shard), id, tenant)
-        .pexpire(openJobsKey(shard), OPEN_JOBS_LIFETIME_MS)
-        .set(listenerKey(id), this.#options.brokerId, 'PX', this.#options.graceMs),
-    );
+    const { id, tenant } = record;
+    this.#opened.set(id, record);
+    await this.#options.link.run(client => client.set(replyKey(id, tenant), JSON.stringify(record), 'PX', RECORD_LIFETIME_MS));
   }
 
   /** Undefined for a job that there is not, or not any more, or of another tenant: all three take the same look-up. */
@@ -104,8 +111,7 @@ export class RecordKeeper {
     const gone = open.filter((_, index) => records[index] === undefined);
     if (gone.length > 0) {
       await this.#send(pipeline => {
-        for (const [id] of gone) pipeline.hdel(openJobsKey(shard), id);
-        return pipeline;
+        return pipeline.hdel(openJobsKey(shard), ...gone.map(([id]) => id));
       });
     }
     return records.filter(record => record !== undefined);
@@ -141,39 +147,62 @@ export class RecordKeeper {
     }
   }
 
+  /** From a job that never came onto the queue: false when the key has moved on. */
+  async takeOver(digest: string, fromId: string, own: Claim): Promise<boolean> {
+    const args = [fromId, JSON.stringify(own), RECORD_LIFETIME_MS];
+    return (await this.#options.link.run(client => client.eval(PASS_CLAIM, 1, idempotencyKey(digest), ...args))) === 1;
+  }
+
+  async release(digest: string, id: string): Promise<void> {
+    await this.#options.link.run(client => client.eval(PASS_CLAIM, 1, idempotencyKey(digest), id, ''));
+  }
+
   /** Who holds it, when anybody does. */
   async claimed(digest: string): Promise<Claim | undefined> {
     const held = await this.#options.link.run(client => client.get(idempotencyKey(digest)));
     return held === null ? undefined : (JSON.parse(held) as Claim);
   }
 
-  /** Told to Redis by the next flush. After an answer it can be had for a while; after a failure its idempotency key is free at once. */
+  /**
+   * Told to Redis by the next flush. The idempotency key of an answer stays as long as the answer, that of a failure is free at once, and
+   * so is the one that identical requests shared.
+   */
   end(record: ReplyRecord, isAnswered: boolean): void {
-    this.#ended.set(record.id, { record, isAnswered });
+    const wasTold = !this.#opened.delete(record.id);
+    const { idempotency } = record;
+    const freed = isAnswered && record.isCoalesced !== true ? undefined : idempotency;
+    if (wasTold || freed !== undefined) this.#ended.set(record.id, { record, freed });
   }
 
   get owedCount(): number {
-    return this.#ended.size;
+    return this.#opened.size + this.#ended.size;
   }
 
   /** Never throws: what fails is done by a later one. */
   async flush(): Promise<void> {
+    const opened = [...this.#opened.values()];
     const ended = [...this.#ended.values()];
-    if (ended.length === 0 || !this.#options.link.isConnected) return;
+    if (opened.length + ended.length === 0 || !this.#options.link.isConnected) return;
+    // What ends while this is under way ends after it.
+    this.#opened.clear();
     try {
       await this.#send(pipeline => {
-        for (const { record, isAnswered } of ended) {
-          const { id, tenant, shard, idempotency } = record;
-          pipeline.hdel(openJobsKey(shard), id).pexpire(replyKey(id, tenant), GENERATION_LIFETIME_MS).del(listenerKey(id));
-          if (idempotency === undefined) continue;
-          if (isAnswered) pipeline.pexpire(idempotencyKey(idempotency), GENERATION_LIFETIME_MS);
-          else pipeline.eval(RELEASE_CLAIM, 1, idempotencyKey(idempotency), id);
+        for (const [shard, records] of Map.groupBy(opened, record => record.shard)) {
+          pipeline.hset(openJobsKey(shard), ...records.flatMap(({ id, tenant }) => [id, tenant]));
+          pipeline.pexpire(openJobsKey(shard), OPEN_JOBS_LIFETIME_MS);
+        }
+        for (const [shard, ends] of Map.groupBy(ended, ({ record }) => record.shard)) {
+          pipeline.hdel(openJobsKey(shard), ...ends.map(({ record }) => record.id));
+        }
+        for (const { record, freed } of ended) {
+          if (freed !== undefined) pipeline.eval(PASS_CLAIM, 1, idempotencyKey(freed), record.id, '');
         }
         return pipeline;
       });
       for (const { record } of ended) this.#ended.delete(record.id);
     } catch {
       // Redis is away.
+      for (const record of opened) if (!this.#ended.has(record.id)) this.#opened.set(record.id, record);
     }
   }
 

@@ -25,8 +25,8 @@ export interface Pipeline {
   del(key: string): Pipeline;
   exists(key: string): Pipeline;
   pexpire(key: string, lifetimeMs: number): Pipeline;
-  hset(key: string, field: string, value: string): Pipeline;
-  hdel(key: string, field: string): Pipeline;
+  hset(key: string, ...fieldsAndValues: string[]): Pipeline;
+  hdel(key: string, ...fields: string[]): Pipeline;
   xrange(key: string, from: string, to: string): Pipeline;
   zrank(key: string, member: string): Pipeline;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Pipeline;
@@ -47,11 +47,13 @@ export declare class Redis {
   /** `OK`, or null where the key was there before. */
   set(key: string, value: string, unit: 'PX', lifetimeMs: number, condition: 'NX'): Promise<string | null>;
   exists(key: string): Promise<number>;
+  sadd(key: string, member: string): Promise<number>;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   hgetall(key: string): Promise<Record<string, string>>;
   hdel(key: string, ...fields: string[]): Promise<number>;
   xread(...args: (string | number)[]): Promise<StreamReply | null>;
   xrange(key: string, from: string, to: string): Promise<[string, string[]][]>;
+  xrange(key: string, from: string, to: string, count: 'COUNT', limit: number): Promise<[string, string[]][]>;
   xrevrange(key: string, from: string, to: string, count: 'COUNT', limit: number): Promise<[string, string[]][]>;
   pipeline(): Pipeline;
 }
@@ -78,6 +80,8 @@ export declare class Queue {
   add(name: string, data: unknown, options: AddOptions): Promise<unknown>;
   /** 1 when the job is gone; 0 when it is not there or a batcher has it. */
   remove(jobId: string): Promise<number>;
+  /** Lets go of the connection, which is not its own. */
+  close(): Promise<void>;
   /** Redis name of one of the queue's structures. */
   toKey(type: string): string;
 }

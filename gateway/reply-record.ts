@@ -3,7 +3,7 @@
  * It holds nothing of the prompt.
  */
 import { z } from 'zod';
-import { type Job, promptsOf } from '../shared/job.ts';
+import { type Job, promptsOf, SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
 import type { ReplyShape } from './broker-call.ts';
 
 const RecordShape = z.looseObject({
@@ -28,6 +28,12 @@ const RecordShape = z.looseObject({
   reservedPromptTokens: z.number(),
   /** Digest of the tenant's Idempotency-Key. */
   idempotency: z.string().optional(),
+  batcherId: z.string().optional(),
+  serviceClass: z.enum(SERVICE_CLASSES),
+  weight: z.number().positive(),
+  expectedTokens: z.number(),
+  cacheKey: z.string().optional(),
+  isCoalesced: z.boolean().optional(),
 });
 
 export interface ReplyRecord {
@@ -47,18 +53,28 @@ export interface ReplyRecord {
   reservation: string;
   reservedPromptTokens: number;
   idempotency?: string | undefined;
+  /** Whose own queue the job was put into; absent for the shared one. */
+  batcherId?: string | undefined;
+  /** Under which the tenant's share of the model is counted, and what has been counted to it for this job. */
+  serviceClass: ServiceClass;
+  weight: number;
+  expectedTokens: number;
+  /** Under which the tenant's object keeps the answer; absent for one that is not kept. */
+  cacheKey?: string | undefined;
+  /** Identical requests join it while it runs: `idempotency` is of what was asked. */
+  isCoalesced?: boolean | undefined;
 }
 
 const TOKEN_BYTES = 18;
 
 export function replyRecord(
   job: Job,
-  more: Pick<
+  more: Omit<
     ReplyRecord,
-    'promptTokensBound' | 'reply' | 'isSureToFit' | 'isResumable' | 'reservation' | 'reservedPromptTokens' | 'idempotency'
+    'id' | 'tenant' | 'model' | 'shard' | 'submittedAt' | 'choiceCount' | 'promptCount' | 'wantsLogprobs' | 'token' | 'serviceClass'
   >,
 ): ReplyRecord {
-  const { id, tenant, model, shard, submittedAt, choiceCount } = job;
+  const { id, tenant, model, shard, submittedAt, choiceCount, serviceClass } = job;
   const wantsLogprobs = job.sampling.topLogprobs !== undefined;
   return {
     id,
@@ -67,6 +83,7 @@ export function replyRecord(
     shard,
     submittedAt,
     choiceCount,
+    serviceClass,
     promptCount: promptsOf(job).length,
     wantsLogprobs,
     token: newToken(),

@@ -1,6 +1,6 @@
 /**
- * SettlementQueue: tells tenants' objects what their requests used, many in one call; what could not be told is told again, until its
- * reservation has run out by itself anyway.
+ * SettlementQueue: tells tenants' objects what their requests used, at once, and under load many in one call; what could not be told is told
+ * again with the next flush, until its reservation has run out by itself anyway.
  */
 import type { Used } from './tenant/account.ts';
 import type { Settlement } from './tenant.ts';
@@ -11,8 +11,6 @@ export interface Settler {
   renew(progress: (Settlement & { used: Used })[]): PromiseLike<unknown>;
 }
 
-/** Long enough for a burst to become one call, too short for a person to see. */
-const GATHER_MS = 10;
 /** More than that is not kept for an object that cannot be reached. */
 const MAX_OWED = 10_000;
 
@@ -21,7 +19,7 @@ export class SettlementQueue {
   readonly #onTrouble: (message: string) => void;
   #owed = new Map<string, Settlement[]>();
   #owedCount = 0;
-  #isGathering = false;
+  #isFlushing = false;
 
   constructor(options: { settler(tenant: string): Settler; onTrouble(message: string): void }) {
     this.#settler = options.settler;
@@ -37,33 +35,42 @@ export class SettlementQueue {
       this.#onTrouble(`settlement of ${settlement.id} given up`);
       return;
     }
-    const owed = this.#owed.get(tenant);
-    if (owed === undefined) this.#owed.set(tenant, [settlement]);
-    else owed.push(settlement);
-    this.#owedCount += 1;
-    if (this.#isGathering) return;
-    this.#isGathering = true;
-    setTimeout(() => void this.flush(), GATHER_MS);
+    this.#owe(tenant, [settlement]);
+    void this.flush();
   }
 
-  /** Never throws. */
+  /** At once, or behind the call that is under way, with all that has come by then. Never throws. */
   async flush(): Promise<void> {
-    this.#isGathering = false;
-    const batches = this.#owed;
-    this.#owed = new Map();
-    this.#owedCount = 0;
-    await Promise.all(
-      [...batches].map(async ([tenant, settlements]) => {
-        try {
-          await this.#settler(tenant).settle(settlements);
-        } catch (error) {
-          this.#onTrouble(String(error));
-          // For the next flush, behind what has come meanwhile.
-          this.#owed.set(tenant, [...(this.#owed.get(tenant) ?? []), ...settlements]);
-          this.#owedCount += settlements.length;
-        }
-      }),
-    );
+    if (this.#isFlushing || this.#owedCount === 0) return;
+    this.#isFlushing = true;
+    // Settled in the same breath, told in the same call.
+    await Promise.resolve();
+    const failed: [string, Settlement[]][] = [];
+    while (this.#owedCount > 0) {
+      const batches = this.#owed;
+      this.#owed = new Map();
+      this.#owedCount = 0;
+      await Promise.all(
+        [...batches].map(async ([tenant, settlements]) => {
+          try {
+            await this.#settler(tenant).settle(settlements);
+          } catch (error) {
+            this.#onTrouble(String(error));
+            failed.push([tenant, settlements]);
+          }
+        }),
+      );
+    }
+    // For the next flush.
+    for (const [tenant, settlements] of failed) this.#owe(tenant, settlements);
+    this.#isFlushing = false;
+  }
+
+  #owe(tenant: string, settlements: Settlement[]): void {
+    const owed = this.#owed.get(tenant);
+    if (owed === undefined) this.#owed.set(tenant, settlements);
+    else owed.push(...settlements);
+    this.#owedCount += settlements.length;
   }
 
   /** Never throws: the next renewal comes long before a lease is over. */

@@ -18,7 +18,8 @@ export interface StreamTailOptions {
   onTrouble(message: string): void;
 }
 
-const BATCH_ENTRIES = 1_000;
+/** An entry holds a step's events for all jobs, some tens of kilobytes: what one read brings must fit in memory many times over. */
+const BATCH_ENTRIES = 64;
 const BLOCK_MS = 2_000;
 /** A reply to XREAD that is this much late will not come. */
 const GRACE_MS = 3_000;

@@ -1,11 +1,12 @@
 /**
  * Tenant: the Durable Object of one tenant: its keys, limits, open requests and usage; a thin host over the pure parts in tenant/.
- * One call lets a request in or refuses it, and what it has answered survives an eviction or a restart.
+ * One call lets a request in or refuses it, and what it has answered survives an eviction.
  */
 import { DurableObject } from 'cloudflare:workers';
 import type { ApiError, ErrorCode } from '../shared/errors.ts';
 import { type Env, readSettings, type Settings } from './env.ts';
-import { Account, type Ended, type Request as MeteredRequest, type Standing, type Used } from './tenant/account.ts';
+import { ResponseCache } from './response-cache.ts';
+import { Account, type Ended, type Request as MeteredRequest, type Refused, type Standing, type Used } from './tenant/account.ts';
 import { DEVELOPMENT_KEY_ID, type KeyRecord, keyFault, type Scope } from './tenant/key-record.ts';
 import { limitRefusal } from './tenant/limit-refusal.ts';
 import { changedLimits, type Limits, type LimitsChange, NO_LIMITS } from './tenant/limits.ts';
@@ -20,8 +21,11 @@ export interface RefusedCall {
 }
 
 export type AdmitReply = { standing: Standing | undefined } & (
-  | { outcome: 'admitted'; maxTokens: number | undefined }
-  | { outcome: 'refused'; error: RefusedCall }
+  | { outcome: 'admitted'; maxTokens: number | undefined; weight: number }
+  /** Nothing is to be done: the answer is here, as it was kept. */
+  | { outcome: 'answered'; reply: string }
+  /** `closedUntil`: until then no request of this key fits, whatever it asks for. */
+  | { outcome: 'refused'; error: RefusedCall; closedUntil?: number }
 );
 
 /** One request's end. Undefined `used`: it was refused after all, and costs nothing. */
@@ -46,41 +50,75 @@ export interface KeyChange {
   limits?: LimitsChange | undefined;
 }
 
+/** A commit takes about a millisecond of the processor, many times a request's own accounting (measured). */
+const WRITE_AFTER_MS = 50;
+/** A settlement takes a few milliseconds from the last byte of an answer. */
+const SETTLEMENT_WAIT_MS = 30;
 const MAX_KEYS = 1_000;
 const KEY_ID_LENGTH = 12;
 const KEY_ID_LETTERS = 'abcdefghijklmnopqrstuvwxyz234567';
 /** A lease whose broker died before it named the model. */
 const UNKNOWN_MODEL = 'unknown';
+/** In the ledger, of requests that no model had to answer. */
+const CACHED_MODEL = 'response-cache';
+const NOTHING_USED: Used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 
 export class Tenant extends DurableObject<Env> {
   readonly #settings: Settings;
   #store: TenantStore;
+  #replies: ResponseCache;
   #keys: Map<string, KeyRecord>;
   #account: Account;
   /** Models of running requests, as their brokers say. */
   readonly #models = new Map<string, string>();
   #isAlarmSet = false;
+  #isWriting = false;
+  #settled = Promise.withResolvers<void>();
 
   constructor(state: DurableObjectState, env: Env) {
     super(state, env);
     this.#settings = readSettings(env);
     this.#store = new TenantStore(state.storage.sql);
+    this.#replies = this.#openReplies();
     this.#keys = new Map(this.#store.keys().map(key => [key.id, key]));
     this.#account = this.#recall();
     if (this.#account.openCount > 0) this.#armAlarm();
   }
 
-  /** Lets a request in, with a reservation that settle ends. */
-  admit(request: MeteredRequest, scope: Scope): AdmitReply {
-    const now = Date.now();
+  /** Lets a request in, with a reservation that settle ends; or answers it with what was kept under `cacheKey`. */
+  async admit(request: MeteredRequest, scope: Scope, cacheKey?: string): Promise<AdmitReply> {
+    let now = Date.now();
     const fault = this.#fault(request.keyId, scope, now);
     if (fault !== undefined) return { outcome: 'refused', standing: undefined, error: plain(fault) };
-    const admission = this.#account.admit(request, now);
+    const reply = cacheKey === undefined ? undefined : this.#replies.find(cacheKey, now);
+    if (reply !== undefined) return this.#answer(request, reply, now);
+    let admission = this.#account.admit(request, now);
+    if (admission.outcome === 'refused' && this.#mayEndSoon(admission)) {
+      await this.#nextSettlement();
+      now = Date.now();
+      admission = this.#account.admit(request, now);
+    }
     const standing = this.#account.standing(request.keyId, now);
-    if (admission.outcome === 'refused') return { outcome: 'refused', standing, error: plain(limitRefusal(admission, now)) };
+    if (admission.outcome === 'refused') return { ...refusedBy(admission, now), standing };
     this.#store.putLease(admission.lease);
+    this.#writeSoon();
     this.#armAlarm();
-    return { outcome: 'admitted', standing, maxTokens: admission.maxTokens };
+    return { outcome: 'admitted', standing, maxTokens: admission.maxTokens, weight: this.#store.weight() };
+  }
+
+  /** A request that an earlier answer answers counts as a request, and as no tokens. */
+  #answer(request: MeteredRequest, reply: string, now: number): AdmitReply {
+    const admission = this.#account.admit({ ...request, promptTokens: 0, maxTokens: 0, minTokens: 0 }, now);
+    const standing = this.#account.standing(request.keyId, now);
+    if (admission.outcome === 'refused') return { ...refusedBy(admission, now), standing };
+    const ended = this.#account.settle(request.id, NOTHING_USED, now);
+    if (ended !== undefined) this.#write(ended, CACHED_MODEL, now);
+    return { outcome: 'answered', standing, reply };
+  }
+
+  /** An answer that later requests of the same content get. */
+  keepReply(cacheKey: string, reply: string): void {
+    this.#replies.put(cacheKey, reply, Date.now());
   }
 
   /** Whether the key may do this, and how it stands; counts nothing. */
@@ -88,7 +126,7 @@ export class Tenant extends DurableObject<Env> {
     const now = Date.now();
     const fault = this.#fault(keyId, scope, now);
     if (fault !== undefined) return { outcome: 'refused', standing: undefined, error: plain(fault) };
-    return { outcome: 'admitted', standing: this.#account.standing(keyId, now), maxTokens: undefined };
+    return { outcome: 'admitted', standing: this.#account.standing(keyId, now), maxTokens: undefined, weight: this.#store.weight() };
   }
 
   /** More prompt than was estimated: the refusal when the limits have no room for it. */
@@ -96,7 +134,10 @@ export class Tenant extends DurableObject<Env> {
     const now = Date.now();
     const extension = this.#account.extend(id, promptTokens, now);
     if (extension?.outcome === 'refused') return plain(limitRefusal(extension, now));
-    if (extension !== undefined) this.#store.putLease(extension.lease);
+    if (extension !== undefined) {
+      this.#store.putLease(extension.lease);
+      this.#writeSoon();
+    }
     return undefined;
   }
 
@@ -113,6 +154,8 @@ export class Tenant extends DurableObject<Env> {
       const ended = this.#account.settle(id, used, now);
       if (ended !== undefined) this.#write(ended, model, now);
     }
+    this.#settled.resolve();
+    this.#settled = Promise.withResolvers();
   }
 
   override alarm(): void {
@@ -124,11 +167,21 @@ export class Tenant extends DurableObject<Env> {
       this.#write(ended, model, now);
     }
     this.#store.prune(now);
+    this.#replies.prune(now);
     if (this.#account.openCount > 0) this.#armAlarm();
   }
 
   limits(): Limits {
     return this.#store.limits();
+  }
+
+  /** Its share of the batchers while others wait too, to theirs. */
+  weight(): number {
+    return this.#store.weight();
+  }
+
+  setWeight(weight: number): void {
+    this.#store.setWeight(weight);
   }
 
   setLimits(change: LimitsChange): Limits {
@@ -188,6 +241,7 @@ export class Tenant extends DurableObject<Env> {
   }
 
   usage(range: { fromDay: number; toDay: number; limit: number }): UsageRow[] {
+    this.#store.flush();
     return this.#store.usage(range);
   }
 
@@ -198,6 +252,7 @@ export class Tenant extends DurableObject<Env> {
     this.#isAlarmSet = false;
     this.#models.clear();
     this.#store = new TenantStore(this.ctx.storage.sql);
+    this.#replies = this.#openReplies();
     this.#keys = new Map();
     this.#account = this.#recall();
   }
@@ -212,6 +267,11 @@ export class Tenant extends DurableObject<Env> {
     });
     this.#store.replay(account, now);
     return account;
+  }
+
+  #openReplies(): ResponseCache {
+    const { maxCacheBytes, cacheLifetimeMs } = this.#settings;
+    return new ResponseCache(this.ctx.storage.sql, { maxBytes: maxCacheBytes, lifetimeMs: cacheLifetimeMs });
   }
 
   #fault(keyId: string, scope: Scope, now: number): ApiError | undefined {
@@ -235,6 +295,29 @@ export class Tenant extends DurableObject<Env> {
   #write(ended: Ended, model: string, now: number): void {
     this.#models.delete(ended.lease.id);
     this.#store.end(ended, model, now);
+    this.#writeSoon();
+  }
+
+  /** Many requests are written together. A process that ends may take this time's with it; an eviction comes long after it. */
+  #writeSoon(): void {
+    if (this.#isWriting) return;
+    this.#isWriting = true;
+    setTimeout(() => {
+      this.#isWriting = false;
+      this.#store.flush();
+    }, WRITE_AFTER_MS);
+  }
+
+  /**
+   * Who sends one request after the other is a moment faster than the settlement of the one before, which may be what is in the way.
+   * The number of requests a minute is not changed by one.
+   */
+  #mayEndSoon({ shortage }: Refused): boolean {
+    return this.#account.openCount > 0 && shortage.unit !== 'requests per minute' && shortage.retryAt !== undefined;
+  }
+
+  async #nextSettlement(): Promise<void> {
+    await Promise.race([this.#settled.promise, new Promise(resolve => setTimeout(resolve, SETTLEMENT_WAIT_MS))]);
   }
 
   /** One alarm at a time, so that a request costs no write for it. */
@@ -247,6 +330,12 @@ export class Tenant extends DurableObject<Env> {
 
 /** Leases are renewed before they expire, so the first to expire moves on all the time. */
 const ALARM_PAUSE_MS = 1_000;
+
+function refusedBy(refused: Refused, now: number): { outcome: 'refused'; error: RefusedCall; closedUntil?: number } {
+  const { unit, retryAt } = refused.shortage;
+  const error = plain(limitRefusal(refused, now));
+  return { outcome: 'refused', error, ...(unit === 'requests per minute' && retryAt !== undefined && { closedUntil: retryAt }) };
+}
 
 function plain(error: ApiError): RefusedCall {
   return { code: error.code, message: error.message, param: error.param, retryAfterSeconds: error.retryAfterSeconds };

@@ -4,7 +4,7 @@ import type { BatcherOut, KeyOut, ListOut, TenantOut, UsageOut } from '../shared
 import { type AdminCall, adminCall } from './sluice/admin-call.ts';
 import { AdminError } from './sluice/admin-error.ts';
 import { adminTarget, readKeyFile } from './sluice/admin-target.ts';
-import { expiry, expiryIn, LIMIT_HEADINGS, limitCells, limitsIn, withLimits } from './sluice/limit-options.ts';
+import { expiry, expiryIn, LIMIT_HEADINGS, limitCells, limitsIn, weight, withLimits } from './sluice/limit-options.ts';
 import { table } from './sluice/table.ts';
 import { defaultDataFolder } from './supervisor/data-folder.ts';
 
@@ -83,9 +83,13 @@ tenants
     print({ object: 'list', data: all, has_more: false }, tenantTable(all));
   });
 withLimits(
-  tenants.command('set').description('makes a tenant or changes its limits; what is not named stays as it is').argument('<name>'),
+  tenants
+    .command('set')
+    .description('makes a tenant or changes its limits; what is not named stays as it is')
+    .argument('<name>')
+    .option('--weight <share>', 'share of the batchers while other tenants wait too, to theirs; 1 unless set', weight),
 ).action(async (name, options) => {
-  const tenant = await call<TenantOut>('POST', '/tenants', { name, limits: limitsIn(options) });
+  const tenant = await call<TenantOut>('POST', '/tenants', { name, limits: limitsIn(options), weight: options.weight });
   print(tenant, tenantTable([tenant]));
 });
 tenants
@@ -169,8 +173,13 @@ function stateOf({ revoked_at, expires_at }: KeyOut): string {
 }
 
 function tenantTable(list: readonly TenantOut[]): string {
-  const rows = list.map(({ name, created_at, limits }) => [name, created_at === null ? null : dateOf(created_at), ...limitCells(limits)]);
-  return table(['TENANT', 'SINCE', ...LIMIT_HEADINGS], rows, 'No tenants.');
+  const rows = list.map(({ name, created_at, limits, weight }) => [
+    name,
+    created_at === null ? null : dateOf(created_at),
+    weight,
+    ...limitCells(limits),
+  ]);
+  return table(['TENANT', 'SINCE', 'WEIGHT', ...LIMIT_HEADINGS], rows, 'No tenants.');
 }
 
 function usageTable(list: readonly UsageOut[]): string {

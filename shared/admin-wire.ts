@@ -20,6 +20,9 @@ export const LimitsIn = z.strictObject({
 });
 export type LimitsIn = z.infer<typeof LimitsIn>;
 
+/** A tenant's share of the batchers while others wait too, to theirs. */
+const Weight = z.number().min(0.01).max(100);
+
 const KeyName = z.string().trim().min(1).max(64);
 const Scopes = z
   .array(z.enum(['infer', 'admin']))
@@ -29,7 +32,7 @@ const Scopes = z
 const Expiry = z.int().min(1).max(253_402_300_799);
 
 /** POST /admin/tenants: makes the tenant, or changes the one that is there. */
-export const TenantIn = z.strictObject({ name: TenantName, limits: LimitsIn.optional() });
+export const TenantIn = z.strictObject({ name: TenantName, limits: LimitsIn.optional(), weight: Weight.optional() });
 
 /** POST /admin/keys; makes the tenant too when it is not there. */
 export const KeyIn = z.strictObject({
@@ -62,6 +65,8 @@ export interface TenantOut {
   name: string;
   created_at: number | null;
   limits: LimitsOut;
+  /** Its share of the batchers while others wait too, to theirs; 1 unless set. */
+  weight: number;
 }
 
 export interface KeyOut {

@@ -27,7 +27,12 @@ export function queueKey(model: string, queueName: string, structure: 'wait' | '
   return `${queuePrefix(model)}:${queueName}:${structure}`;
 }
 
-/** Sorted set: up to which virtual time each tenant has used its share of a model, and (member '') how late it is. */
+/** Hash: jobs that were given a place and may not be on their queue yet, with that place. */
+export function enteringKey(model: string, serviceClass: string): string {
+  return `${queuePrefix(model)}:entering:${serviceClass}`;
+}
+
+/** Sorted set: up to which virtual time each tenant has used its share of a model, and how late it is. */
 export function fairKey(model: string, serviceClass: string): string {
   return `${queuePrefix(model)}:fair:${serviceClass}`;
 }

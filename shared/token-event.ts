@@ -5,7 +5,6 @@
  * On the wire an `out:{shard}` entry holds the events of one step for all jobs of that shard as one JSON array (field `e`);
  * `gen:{id}` holds the same events of one job, one entry an event.
  */
-import { z } from 'zod';
 
 export const FINISH_REASONS = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
 export type FinishReason = (typeof FINISH_REASONS)[number];
@@ -98,15 +97,24 @@ export type TokenEvent = AcceptedEvent | EchoEvent | DeltaEvent | FinishEvent | 
 /** What an answer is made of. */
 export type AnswerEvent = Exclude<TokenEvent, ErrorEvent>;
 
-const OutEntry = z.array(z.looseObject({ type: z.string(), id: z.string(), attempt: z.int(), seq: z.int() }));
-
 export function encodeEvents(events: readonly TokenEvent[]): string {
   return JSON.stringify(events);
 }
 
-/** Throws when the entry is not an array of event heads; events of a type that this version does not know are left out. */
+/**
+ * Throws when the entry is not an array of event heads; events of a type that this version does not know are left out. Checked by hand:
+ * it is done for every token, and a schema would copy each event.
+ */
 export function decodeEvents(json: string): TokenEvent[] {
-  return OutEntry.parse(JSON.parse(json)).filter(event => KNOWN_TYPES.has(event.type)) as unknown as TokenEvent[];
+  const entry: unknown = JSON.parse(json);
+  if (!Array.isArray(entry) || !entry.every(hasHead)) throw new TypeError('This is no list of token events.');
+  return entry.filter(event => KNOWN_TYPES.has(event.type)) as unknown as TokenEvent[];
+}
+
+function hasHead(event: unknown): event is EventHead & { type: string } {
+  if (typeof event !== 'object' || event === null) return false;
+  const { type, id, attempt, seq } = event as Record<string, unknown>;
+  return typeof type === 'string' && typeof id === 'string' && Number.isSafeInteger(attempt) && Number.isSafeInteger(seq);
 }
 
 const KNOWN_TYPES: ReadonlySet<string> = new Set<TokenEvent['type']>(['accepted', 'echo', 'delta', 'finish', 'error']);

@@ -17,6 +17,8 @@ export interface PrefillPlannerParts {
   running: RunningSet;
   waiting: WaitingQueue;
   clock(): number;
+  /** Tokens that a chunk from that position may have. */
+  chunkTokensFrom(start: number): number;
   /** A waiting sequence turned out to be larger than the whole budget. */
   onExhausted(sequence: Sequence): void;
 }
@@ -37,6 +39,7 @@ export class PrefillPlanner {
   readonly #running: RunningSet;
   readonly #waiting: WaitingQueue;
   readonly #clock: () => number;
+  readonly #chunkTokensFrom: (start: number) => number;
   readonly #onExhausted: (sequence: Sequence) => void;
   #admissionCount = 0;
   /** Chunks in a row that the longest-running prefill was not given. */
@@ -48,6 +51,7 @@ export class PrefillPlanner {
     this.#running = parts.running;
     this.#waiting = parts.waiting;
     this.#clock = parts.clock;
+    this.#chunkTokensFrom = parts.chunkTokensFrom;
     this.#onExhausted = parts.onExhausted;
   }
 
@@ -108,8 +112,10 @@ export class PrefillPlanner {
     draft.chunkSequences.push(sequence);
   }
 
+  /** Of a chunk from where the sequence stands. */
   #chunkLimit(sequence: Sequence, allowed: number): number {
-    return sequence.isScoring ? Math.min(allowed, this.#settings.scoringChunkTokens) : allowed;
+    const limit = Math.min(allowed, this.#chunkTokensFrom(sequence.computedCount));
+    return sequence.isScoring ? Math.min(limit, this.#settings.scoringChunkTokens) : limit;
   }
 
   /**
@@ -174,7 +180,10 @@ export class PrefillPlanner {
     const { oldest } = step;
     if (oldest === undefined) return true;
     if (rankOf(head) < rankOf(oldest) || head.admissionOrder !== undefined) return true;
-    return toPrefill <= this.#chunkLimit(head, step.allowed) && oldest.prefillTarget - oldest.computedCount > step.allowed;
+    return (
+      toPrefill <= this.#chunkLimit(head, step.allowed) &&
+      oldest.prefillTarget - oldest.computedCount > this.#chunkLimit(oldest, step.allowed)
+    );
   }
 
   /** Another prefill is about to end that has more of the same prefix: a step later it can be had from the store. */

@@ -28,6 +28,9 @@ import { RequestRefused, resumedTokens, type SequenceRequest, validateRequest } 
 import type { ChunkEntry, StepOutcome, StepPlan } from './step-plan.ts';
 import { type TenantService, WaitingQueue } from './waiting-queue.ts';
 
+/** Fewer could leave a single token for the last chunk. */
+const LEAST_CHUNK_TOKENS = 4;
+
 export interface SchedulerParts {
   settings: SchedulerSettings;
   kv: KvCache;
@@ -63,6 +66,7 @@ export class Scheduler {
   #step = 0;
   #preemptionCount = 0;
   #chunkTokens: number;
+  #tokensFrom: ((start: number) => number) | undefined;
 
   constructor(parts: SchedulerParts) {
     const { settings, kv } = parts;
@@ -81,6 +85,7 @@ export class Scheduler {
       running: this.#running,
       waiting: this.#waiting,
       clock: parts.clock,
+      chunkTokensFrom: start => this.chunkTokensFrom(start),
       onExhausted: sequence => this.#forget(sequence),
     });
     this.#decodePlanner = new DecodePlanner({ settings, kv, running: this.#running, rowMemory: this.#rowMemory });
@@ -127,10 +132,20 @@ export class Scheduler {
     return this.#sequences.has(sequenceId);
   }
 
-  /** Bounds the next chunks; the loop sizes it from the wanted inter-token latency and the measured rate. */
-  setChunkTokens(tokens: number): void {
+  /**
+   * Bounds the next chunks: all by `tokens`, and by `tokensFrom` those that start at that position, since a chunk takes the longer the more
+   * is before it. The loop sizes them from the wanted inter-token latency and the measured cost.
+   */
+  setChunkTokens(tokens: number, tokensFrom?: (start: number) => number): void {
     if (Number.isNaN(tokens)) throw new RangeError('A chunk must have a number of tokens.');
-    this.#chunkTokens = Math.max(4, Math.min(Math.floor(tokens), this.#settings.maxBatchedTokens));
+    this.#chunkTokens = Math.max(LEAST_CHUNK_TOKENS, Math.min(Math.floor(tokens), this.#settings.maxBatchedTokens));
+    this.#tokensFrom = tokensFrom;
+  }
+
+  /** Bound of a chunk from that position. */
+  chunkTokensFrom(start: number): number {
+    const tokens = this.#tokensFrom?.(start) ?? this.#chunkTokens;
+    return Math.max(LEAST_CHUNK_TOKENS, Math.min(Math.floor(tokens), this.#chunkTokens));
   }
 
   /** The measured rate, by which it is judged whether a deadline can be met. */

@@ -18,10 +18,12 @@ const PAGE = { fallback: 20, max: 100 };
 export function putTenant(settings: Settings) {
   return async function put(c: Context<AppEnv>): Promise<Response> {
     mustBeOperator(c);
-    const { name, limits: given } = await adminBody(c, TenantIn, settings);
+    const { name, limits: given, weight: wanted } = await adminBody(c, TenantIn, settings);
     const { entry, isNew } = await callObject(() => directoryObject(c.env).register(name));
     const limits = await callObject<Limits>(() => tenantObject(c.env, name).setLimits(limitsChange(given)));
-    return c.json(tenantOut({ ...entry, limits }), isNew ? 201 : 200);
+    if (wanted !== undefined) await callObject(() => tenantObject(c.env, name).setWeight(wanted));
+    const weight = await weightOf(c, name);
+    return c.json(tenantOut({ ...entry, limits, weight }), isNew ? 201 : 200);
   };
 }
 
@@ -41,7 +43,9 @@ export function listTenants(settings: Settings) {
       if (settings.developmentKey !== undefined) entries = withDevelopment(entries, after);
     }
     const page = entries.slice(0, limit);
-    const data = await Promise.all(page.map(async entry => tenantOut({ ...entry, limits: await limitsOf(c, entry.name) })));
+    const data = await Promise.all(
+      page.map(async entry => tenantOut({ ...entry, limits: await limitsOf(c, entry.name), weight: await weightOf(c, entry.name) })),
+    );
     const reply: ListOut<TenantOut> = { object: 'list', data, has_more: entries.length > limit };
     return c.json(reply);
   };
@@ -52,7 +56,7 @@ export function retrieveTenant(settings: Settings) {
     const name = tenantName(c.req.param('name') ?? '');
     mayManage(c, name);
     const createdAt = await requireTenant(c, name, settings);
-    return c.json(tenantOut({ name, createdAt, limits: await limitsOf(c, name) }));
+    return c.json(tenantOut({ name, createdAt, limits: await limitsOf(c, name), weight: await weightOf(c, name) }));
   };
 }
 
@@ -83,6 +87,10 @@ function noTenant(name: string): ApiError {
 
 function limitsOf(c: Context<AppEnv>, name: string): Promise<Limits> {
   return callObject<Limits>(() => tenantObject(c.env, name).limits());
+}
+
+function weightOf(c: Context<AppEnv>, name: string): Promise<number> {
+  return callObject<number>(() => tenantObject(c.env, name).weight());
 }
 
 function withDevelopment(entries: { name: string; createdAt: number | undefined }[], after: string) {

@@ -23,12 +23,13 @@ function limitsOut(limits: Limits): LimitsOut {
   };
 }
 
-export function tenantOut(tenant: { name: string; createdAt: number | undefined; limits: Limits }): TenantOut {
+export function tenantOut(tenant: { name: string; createdAt: number | undefined; limits: Limits; weight: number }): TenantOut {
   return {
     object: 'tenant',
     name: tenant.name,
     created_at: tenant.createdAt === undefined ? null : seconds(tenant.createdAt),
     limits: limitsOut(tenant.limits),
+    weight: tenant.weight,
   };
 }
 

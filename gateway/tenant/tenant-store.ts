@@ -1,8 +1,9 @@
 /**
- * TenantStore: a tenant's state in its object's SQLite: keys, limits, open leases, the last minute, and the ledger. What a call has written
- * is there after an eviction or a restart; nothing here grows with the number of past requests, but for one ledger row a day, key and model.
+ * TenantStore: a tenant's state in its object's SQLite: keys, limits, open leases, the last minute, and the ledger. Keys and limits are there
+ * at once; what requests do is gathered and written by flush, since a commit costs more than a request's whole accounting. What was flushed is
+ * there after an eviction or a restart; nothing grows with the number of past requests, but for one ledger row a day, key and model.
  */
-import type { Account, Ended, Lease } from './account.ts';
+import type { Account, Ended, Lease, Used } from './account.ts';
 import type { KeyRecord, Scope } from './key-record.ts';
 import type { Limits } from './limits.ts';
 import { DAY_MS, dayOf } from './meter.ts';
@@ -29,6 +30,7 @@ export interface UsageRow {
 const SPENT_LIFETIME_MS = WINDOW_MS + 2_000;
 const SECOND_MS = 1_000;
 const LEDGER_DAYS = 400;
+const DEFAULT_WEIGHT = 1;
 
 const SCHEMA = [
   'CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID',
@@ -43,12 +45,47 @@ const SCHEMA = [
      PRIMARY KEY (day, key_id, model)) WITHOUT ROWID`,
 ];
 
+const PUT_LEASE = 'INSERT OR REPLACE INTO lease (id, key_id, admitted_at, prompt_tokens, reserved_tokens) VALUES (?, ?, ?, ?, ?)';
+const ADD_SPENT = `INSERT INTO spent (second, key_id, requests, tokens) VALUES (?, ?, ?, ?)
+  ON CONFLICT DO UPDATE SET requests = requests + excluded.requests, tokens = tokens + excluded.tokens`;
+const ADD_USAGE = `INSERT INTO usage (day, key_id, model, requests, prompt_tokens, cached_tokens, completion_tokens) VALUES (?, ?, ?, ?, ?, ?, ?)
+  ON CONFLICT DO UPDATE SET requests = requests + excluded.requests, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+    cached_tokens = cached_tokens + excluded.cached_tokens, completion_tokens = completion_tokens + excluded.completion_tokens`;
+
+const NOTHING_USED: Used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+
+/** What is not yet in the tables. */
+interface Unwritten {
+  leases: Map<string, Lease>;
+  /** Leases in the table that are over. */
+  gone: Set<string>;
+  spent: Map<string, { second: number; keyId: string; requests: number; tokens: number }>;
+  usage: Map<string, Used & { day: number; keyId: string; model: string; requests: number }>;
+}
+
+function nothingUnwritten(): Unwritten {
+  return { leases: new Map(), gone: new Set(), spent: new Map(), usage: new Map() };
+}
+
+function entryOf<V>(map: Map<string, V>, key: string, make: () => V): V {
+  let entry = map.get(key);
+  if (entry === undefined) {
+    entry = make();
+    map.set(key, entry);
+  }
+  return entry;
+}
+
 export class TenantStore {
   readonly #sql: Sql;
+  /** Leases in the table. */
+  readonly #stored: Set<string>;
+  #unwritten = nothingUnwritten();
 
   constructor(sql: Sql) {
     this.#sql = sql;
     for (const statement of SCHEMA) sql.exec(statement);
+    this.#stored = new Set(this.#leases().map(lease => lease.id));
   }
 
   limits(): Limits {
@@ -58,6 +95,15 @@ export class TenantStore {
 
   setLimits(limits: Limits): void {
     this.#sql.exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('limits', ?)", JSON.stringify(limits));
+  }
+
+  weight(): number {
+    const row = this.#sql.exec("SELECT value FROM setting WHERE name = 'weight'").toArray()[0];
+    return row === undefined ? DEFAULT_WEIGHT : Number(row.value);
+  }
+
+  setWeight(weight: number): void {
+    this.#sql.exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('weight', ?)", String(weight));
   }
 
   keys(): KeyRecord[] {
@@ -81,7 +127,7 @@ export class TenantStore {
     this.#sql.exec('DELETE FROM key WHERE id = ?', id);
   }
 
-  /** Tells a new account what has happened. */
+  /** Tells a new account what has happened, as written. */
   replay(account: Account, now: number): void {
     for (const past of this.#spent(now)) account.recallSpent(past, now);
     for (const past of this.#today(now)) account.recallDay(past, now);
@@ -102,14 +148,7 @@ export class TenantStore {
   }
 
   putLease(lease: Lease): void {
-    this.#sql.exec(
-      'INSERT OR REPLACE INTO lease (id, key_id, admitted_at, prompt_tokens, reserved_tokens) VALUES (?, ?, ?, ?, ?)',
-      lease.id,
-      lease.keyId,
-      lease.admittedAt,
-      lease.promptTokens,
-      lease.reservedTokens,
-    );
+    this.#unwritten.leases.set(lease.id, lease);
   }
 
   /** What ended requests of the last minute used, by the second in which they were let in. */
@@ -134,32 +173,49 @@ export class TenantStore {
   }
 
   end({ lease, used }: Ended, model: string, now: number): void {
-    this.#sql.exec('DELETE FROM lease WHERE id = ?', lease.id);
+    const { leases, gone, spent, usage } = this.#unwritten;
+    leases.delete(lease.id);
+    if (this.#stored.has(lease.id)) gone.add(lease.id);
     if (used === undefined) return;
     const tokens = used.promptTokens + used.completionTokens;
     if (now - lease.admittedAt < SPENT_LIFETIME_MS) {
-      this.#sql.exec(
-        `INSERT INTO spent (second, key_id, requests, tokens) VALUES (?, ?, 1, ?)
-         ON CONFLICT DO UPDATE SET requests = requests + 1, tokens = tokens + excluded.tokens`,
-        Math.floor(lease.admittedAt / SECOND_MS),
-        lease.keyId,
-        tokens,
-      );
+      const second = Math.floor(lease.admittedAt / SECOND_MS);
+      const row = entryOf(spent, `${second} ${lease.keyId}`, () => ({ second, keyId: lease.keyId, requests: 0, tokens: 0 }));
+      row.requests += 1;
+      row.tokens += tokens;
     }
-    this.#sql.exec(
-      `INSERT INTO usage (day, key_id, model, requests, prompt_tokens, cached_tokens, completion_tokens) VALUES (?, ?, ?, 1, ?, ?, ?)
-       ON CONFLICT DO UPDATE SET requests = requests + 1, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-         cached_tokens = cached_tokens + excluded.cached_tokens, completion_tokens = completion_tokens + excluded.completion_tokens`,
-      dayOf(lease.admittedAt),
-      lease.keyId,
-      model,
-      used.promptTokens,
-      used.cachedTokens,
-      used.completionTokens,
-    );
+    const day = dayOf(lease.admittedAt);
+    const row = entryOf(usage, `${day} ${lease.keyId} ${model}`, () => ({ day, keyId: lease.keyId, model, requests: 0, ...NOTHING_USED }));
+    row.requests += 1;
+    row.promptTokens += used.promptTokens;
+    row.cachedTokens += used.cachedTokens;
+    row.completionTokens += used.completionTokens;
   }
 
-  /** Rows of both days and those between, oldest first; at most `limit`. */
+  get isWritten(): boolean {
+    const { leases, gone, spent, usage } = this.#unwritten;
+    return leases.size + gone.size + spent.size + usage.size === 0;
+  }
+
+  /** Writes what has gathered; in one transaction, since an object's statements between two awaits are one. */
+  flush(): void {
+    const { leases, gone, spent, usage } = this.#unwritten;
+    this.#unwritten = nothingUnwritten();
+    for (const id of gone) {
+      this.#sql.exec('DELETE FROM lease WHERE id = ?', id);
+      this.#stored.delete(id);
+    }
+    for (const { id, keyId, admittedAt, promptTokens, reservedTokens } of leases.values()) {
+      this.#sql.exec(PUT_LEASE, id, keyId, admittedAt, promptTokens, reservedTokens);
+      this.#stored.add(id);
+    }
+    for (const { second, keyId, requests, tokens } of spent.values()) this.#sql.exec(ADD_SPENT, second, keyId, requests, tokens);
+    for (const { day, keyId, model, requests, promptTokens, cachedTokens, completionTokens } of usage.values()) {
+      this.#sql.exec(ADD_USAGE, day, keyId, model, requests, promptTokens, cachedTokens, completionTokens);
+    }
+  }
+
+  /** As written: flush first. Rows of both days and those between, oldest first; at most `limit`. */
   usage(range: { fromDay: number; toDay: number; limit: number }): UsageRow[] {
     return this.#sql
       .exec('SELECT * FROM usage WHERE day BETWEEN ? AND ? ORDER BY day, key_id, model LIMIT ?', range.fromDay, range.toDay, range.limit)

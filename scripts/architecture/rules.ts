@@ -20,7 +20,9 @@ const SHARED_PACKAGES: ReadonlySet<string> = new Set(['zod']);
 
 /** The files of the batcher that know Redis. */
 const BATCHER_REDIS_FILES: ReadonlySet<string> = new Set(
-  ['intake', 'queue-worker', 'queue-heads', 'own-queues', 'outbox', 'prefix-outbox', 'heartbeat', 'redis'].map(name => `batcher/${name}.ts`),
+  ['intake', 'queue-worker', 'queue-heads', 'own-queues', 'outbox', 'prefix-outbox', 'heartbeat', 'redis'].map(
+    name => `batcher/${name}.ts`,
+  ),
 );
 const REDIS_PACKAGES: ReadonlySet<string> = new Set(['bullmq', 'ioredis']);
 

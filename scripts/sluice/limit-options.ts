@@ -1,4 +1,4 @@
-/** LimitOptions: the limits of a key or tenant as options of a command, and how long a key is good. */
+/** LimitOptions: the limits and the weight of a key or tenant as options of a command, and how long a key is good. */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { LimitsIn, LimitsOut } from '../../shared/admin-wire.ts';
 
@@ -38,6 +38,12 @@ function limit(text: string): number | 'none' {
   const value = Number(text);
   if (/^\d+$/.test(text) && value >= 1 && value <= MOST) return value;
   throw new InvalidArgumentError(`It must be a whole number from 1 to ${MOST}, or none.`);
+}
+
+export function weight(text: string): number {
+  const value = Number(text);
+  if (text.trim() !== '' && value >= 0.01 && value <= 100) return value;
+  throw new InvalidArgumentError('It must be a number from 0.01 to 100.');
 }
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: 86_400 };

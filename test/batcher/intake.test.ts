@@ -130,6 +130,35 @@ describe('Intake', () => {
   });
 });
 
+describe('Intake that comes and goes', () => {
+  it('case 61: a job that was being fetched when the batcher closed is back on the queue, not left to be found stalled', async () => {
+    // Longer than the test may take: whatever is left active is not found by it.
+    const lockMs = 120_000;
+    const completed: string[] = [];
+    for (let round = 0; round < 6; round++) {
+      const { intake, taken } = await open('a', { lockMs });
+      const adding = Array.from({ length: 20 }, (_, i) => add(`job-${round}-${i}`));
+      // It closes at another moment of the burst each time.
+      await until(() => taken.length > 3 * round);
+      intake.stopTaking();
+      await Promise.all(adding);
+      const held = [...taken];
+      await Promise.all(held.map(job => (held.indexOf(job) % 2 === 0 ? job.complete() : job.giveBack())));
+      completed.push(...held.filter((_, i) => i % 2 === 0).map(job => job.id));
+      await intake.close();
+      intakes = [];
+      expect(taken).toHaveLength(held.length);
+      expect(await queue.getActiveCount()).toBe(0);
+    }
+    const last = await open('a', { lockMs });
+    await until(() => completed.length + last.taken.length === 120);
+    for (const job of last.taken) await job.complete();
+    const ids = [...completed, ...last.taken.map(job => job.id)];
+    expect(new Set(ids).size).toBe(120);
+    expect(await queue.getJobCounts()).toMatchObject({ active: 0, completed: 0, prioritized: 0, failed: 0 });
+  });
+});
+
 describe('Intake with several queues', () => {
   let redis: ReturnType<typeof connectRedis>;
   beforeEach(() => {

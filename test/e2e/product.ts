@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { Redis } from 'ioredis';
 import { Children } from '../../bench/children.ts';
 import { benchModel } from '../../bench/model.ts';
-import { type Stack, startStack } from '../../bench/stack.ts';
+import { type Stack, type StackOptions, startStack } from '../../bench/stack.ts';
 import { parseCard } from '../../shared/batcher-card.ts';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
 
@@ -16,10 +16,10 @@ export class Product {
     this.redis = new Redis(stack.redisUrl);
   }
 
-  static async start(): Promise<Product> {
+  static async start(options: Pick<StackOptions, 'batcherCount' | 'bindings'> = {}): Promise<Product> {
     const progress = () => undefined;
     const model = await benchModel({ model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
-    return new Product(await startStack({ model, threads: 2, progress, children: new Children() }));
+    return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...options }));
   }
 
   /** Up to and with /v1. */

@@ -26,7 +26,6 @@ afterEach(async () => {
 });
 
 interface Waiting extends Entrant {
-  id: string;
   /** What it really takes. */
   usedTokens: number;
 }
@@ -40,13 +39,13 @@ class Simulation {
 
   async arrive(job: Partial<Waiting> & { tenant: string; tokens: number }): Promise<Awaited<ReturnType<FairQueue['enter']>>> {
     const { model, serviceClass, weight, queueName, maxAheadCount, ...rest } = { ...DEFAULTS, ...job };
-    const entrant: Entrant = { model, serviceClass, weight, queueName, maxAheadCount, tenant: job.tenant, tokens: job.tokens };
+    const id = `${job.tenant}-${this.#nextId++}`;
+    const entrant: Entrant = { id, model, serviceClass, weight, queueName, maxAheadCount, tenant: job.tenant, tokens: job.tokens };
     const entry = await fair.enter(entrant, [SHARED_QUEUE]);
     if (entry.outcome === 'refused') return entry;
-    const number = this.#nextId++;
-    const id = `${job.tenant}-${number}`;
-    this.#jobs.set(id, { usedTokens: job.tokens, ...rest, ...entrant, id });
-    await redis.zadd(queueKey(MODEL, queueName, 'prioritized'), entry.priority * SCORES_PER_PRIORITY + number, id);
+    this.#jobs.set(id, { usedTokens: job.tokens, ...rest, ...entrant });
+    await redis.hset(`${queuePrefix(MODEL)}:${queueName}:${id}`, 'priority', entry.priority);
+    await redis.zadd(queueKey(MODEL, queueName, 'prioritized'), entry.priority * SCORES_PER_PRIORITY + this.#nextId, id);
     return entry;
   }
 
@@ -58,6 +57,7 @@ class Simulation {
     this.#jobs.delete(id);
     this.order.push(id);
     this.served.set(job.tenant, (this.served.get(job.tenant) ?? 0) + job.usedTokens);
+    await redis.del(`${queuePrefix(MODEL)}:${job.queueName}:${id}`);
     await fair.settle(job, job.usedTokens);
     return job;
   }
@@ -78,9 +78,9 @@ class Simulation {
   }
 }
 
-const DEFAULTS = {
+const DEFAULTS: Omit<Entrant, 'id' | 'tenant' | 'tokens'> = {
   ...{ model: MODEL, serviceClass: 'default', weight: 1, queueName: SHARED_QUEUE, maxAheadCount: Number.POSITIVE_INFINITY },
-} as const;
+};
 
 describe('FairQueue', () => {
   it('serves two tenants alike of whom one floods ten times as much', async () => {
@@ -141,6 +141,15 @@ describe('FairQueue', () => {
       for (let i = 0; i < 3; i++) expect((await simulation.serve())?.tenant).toBe('flood');
       for (let i = 0; i < 6; i++) await simulation.arrive({ tenant: 'flood', tokens: 500 });
     }
+  });
+
+  it('nor behind one whose jobs have their places and are not on the queue yet', async () => {
+    const entrant = (id: string, tenant: string) => ({ ...DEFAULTS, id, tenant, tokens: 500 });
+    const flood = await Promise.all(Array.from({ length: 20 }, (_, i) => fair.enter(entrant(`f${i}`, 'flood'), [SHARED_QUEUE])));
+    const light = await fair.enter(entrant('l', 'light'), [SHARED_QUEUE]);
+    const priorities = flood.map(entry => (entry.outcome === 'entered' ? entry.priority : 0));
+    expect(new Set(priorities).size).toBe(20);
+    expect(light.outcome === 'entered' && light.priority).toBeLessThan(Math.min(...priorities));
   });
 
   it('holds nothing against a tenant that was alone before', async () => {
@@ -215,13 +224,13 @@ describe('FairQueue', () => {
     const names = [SHARED_QUEUE, ownQueue('x')];
     const queues = names.map(name => new Queue(name, { connection, prefix: queuePrefix(MODEL) }));
     const workers = names.map(name => new Worker(name, null, { connection, prefix: queuePrefix(MODEL), autorun: false }));
-    const enter = async (index: number, tenant: string, tokens: number) => {
-      const entry = await fair.enter({ ...DEFAULTS, tenant, tokens, queueName: names[index]! }, names);
+    const enter = async (index: number, id: string, tokens: number) => {
+      const entry = await fair.enter({ ...DEFAULTS, id, tenant: 'a', tokens, queueName: names[index]! }, names);
       if (entry.outcome === 'refused') throw new Error('refused');
       return entry.priority;
     };
     const add = async (index: number, id: string, tokens: number) => {
-      const priority = await enter(index, 'a', tokens);
+      const priority = await enter(index, id, tokens);
       await queues[index]!.add('generate', { id }, { jobId: id, priority });
       return priority;
     };

@@ -175,6 +175,31 @@ test('concurrent requests: one more is refused while they run, and let in when o
   });
 });
 
+test('one after the other without a pause: what the last one gave back is there for the next', async () => {
+  const { post } = await newKey({ concurrent_requests: 1, tokens_per_minute: 3_000 });
+  for (let i = 0; i < 15; i++) {
+    const reply = await post(scripted({ pieces: ['a'] }, { max_tokens: 2_500, stream: i % 2 === 0 }));
+    await reply.text();
+    expect({ i, status: reply.status }).toEqual({ i, status: 200 });
+  }
+});
+
+test('a flood over the limit is refused alike, and the limit is what it says again when it was raised', async () => {
+  const { post, tenant, id } = await newKey({ requests_per_minute: 1 });
+  expect((await post(scripted({ pieces: ['a'] }))).status).toBe(200);
+  const flood = await Promise.all(Array.from({ length: 100 }, () => post(scripted({ pieces: ['a'] }))));
+  for (const refused of flood) {
+    expect([refused.status, rateHeaders(refused)]).toEqual([
+      429,
+      { ...rateHeaders(flood[0]!), 'reset-requests': expect.any(String), 'reset-tokens': expect.any(String) },
+    ]);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(50);
+    expect(await errorOf(refused)).toMatchObject({ code: 'rate_limit_exceeded', type: 'rate_limit_error' });
+  }
+  await admin.call('POST', `/keys/${id}`, { tenant, limits: { requests_per_minute: 2 } });
+  expect((await post(scripted({ pieces: ['a'] }))).status).toBe(200);
+});
+
 test('usage: a day, key and model each; an early leaver pays for what was done', async () => {
   const { post, tenant, id } = await newKey();
   const second = await admin.makeKey({ tenant });
@@ -234,6 +259,8 @@ describe('a restart', () => {
     const endless = scripted({ pieces: ['on '], repeat: 100_000, stepMs: 50 }, { stream: true });
     const cut = await post(endless);
     expect(cut.status).toBe(200);
+    // What has been asked for is written.
+    await admin.usage(tenant);
     const rest = cut.text().catch(() => undefined);
     await stack.gateway.restart();
     await rest;

@@ -17,7 +17,7 @@ const timings = { queueMs: 0, prefillMs: 0, ttftMs: 0, decodeTokensPerSecond: 0 
 const record: ReplyRecord = {
   ...{ id: 'j', tenant: 't', model: 'm', shard: 's', submittedAt: 0, promptCount: 1, choiceCount: 1, wantsLogprobs: false },
   ...{ promptTokensBound: 1, reply: { kind: 'chat', isStreamed: true, includeUsage: false }, isSureToFit: true, isResumable: false },
-  ...{ token: 'x', reservation: 'j', reservedPromptTokens: 0 },
+  ...{ serviceClass: 'default', weight: 1, expectedTokens: 1, token: 'x', reservation: 'j', reservedPromptTokens: 0 },
 } as const;
 
 interface OpenOptions {

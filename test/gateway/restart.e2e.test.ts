@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CANCEL_LIFETIME_MS, openJobsKey } from '../../shared/keys.ts';
+import { CANCEL_LIFETIME_MS, generationKey, openJobsKey } from '../../shared/keys.ts';
 import { joinParts, type Part, readPart, resume } from './resumer.ts';
 import { chunksOf, readSse, textOf } from './sse-client.ts';
 import { eventually, type Stack, scripted, startStack } from './stack.ts';
@@ -28,6 +28,12 @@ const whole = (index: number) => Array.from({ length: 60 }, (_, piece) => `${ind
 const script = (index: number) => ({ pieces: whole(index).split(/(?<= )/), stepMs: 40 });
 const open = (index: number, headers: Record<string, string> = {}) => stack.post(scripted(script(index), { stream: true }), { headers });
 const many = <T>(make: (index: number) => Promise<T>) => Promise.all(Array.from({ length: STREAMS }, (_, index) => make(index)));
+/** Those taken since `from` have begun to answer: their being on the queue was told. */
+const allRun = async (from: number) => {
+  const ids = stack.source.taken.slice(from);
+  const lengths = await Promise.all(ids.map(id => stack.source.redis.xlen(generationKey(id))));
+  return lengths.length === STREAMS && lengths.every(length => length > 2);
+};
 const openCount = () => stack.source.redis.hlen(openJobsKey('main-0'));
 
 async function readToTheEnd(first: Part): Promise<Part[]> {
@@ -43,11 +49,12 @@ async function readToTheEnd(first: Part): Promise<Part[]> {
 
 describe('the gateway is killed', () => {
   test('while streams run: who comes back misses nothing, said so before or not', async () => {
+    const from = stack.source.taken.length;
     const reading = many(async index => {
       const headers: Record<string, string> = index % 2 === 0 ? { 'x-sluice-resumable': 'true' } : {};
       return await readToTheEnd(await readPart(await open(index, headers)));
     });
-    await eventually('all to run', async () => (await openCount()) === STREAMS);
+    await eventually('all to run', () => allRun(from));
     await new Promise(resolve => setTimeout(resolve, 500));
     await stack.gateway.kill();
     await stack.gateway.revive();
@@ -74,8 +81,9 @@ describe('the gateway is killed', () => {
 
 describe('Redis', () => {
   test('every connection cut, scripts flushed, again and again: streams go on, new requests are served', async () => {
+    const from = stack.source.taken.length;
     const reading = many(async index => textOf(chunksOf(await readSse(await open(index)))));
-    await eventually('all to run', async () => (await openCount()) === STREAMS);
+    await eventually('all to run', () => allRun(from));
     for (let round = 0; round < 4; round++) {
       // All but the one that says so.
       await stack.source.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
@@ -86,8 +94,9 @@ describe('Redis', () => {
   });
 
   test('case 42: away for ten seconds: 503 with Retry-After, then the streams go on', async () => {
+    const from = stack.source.taken.length;
     const reading = many(async index => textOf(chunksOf(await readSse(await open(index)))));
-    await eventually('all to run', async () => (await openCount()) === STREAMS);
+    await eventually('all to run', () => allRun(from));
     await stack.redis.halt();
     const until = Date.now() + 10_000;
     const refusals: Response[] = [];
@@ -117,8 +126,8 @@ describe('Redis', () => {
 test('twenty clients that do not read: each is cut off, memory stays within the bound, and each can come back', async () => {
   const sockets: Socket[] = [];
   try {
-    const piece = 'x'.repeat(10_000);
-    const body = JSON.stringify(scripted({ pieces: [piece], repeat: 1_000, stepMs: 1 }, { stream: true }));
+    const piece = 'x'.repeat(50_000);
+    const body = JSON.stringify(scripted({ pieces: [piece], repeat: 400, stepMs: 10 }, { stream: true }));
     const before = residentBytes(stack.gateway.pid);
     const from = stack.source.taken.length;
     for (let index = 0; index < STREAMS; index++) {
@@ -130,14 +139,16 @@ test('twenty clients that do not read: each is cut off, memory stays within the 
       socket.pause();
     }
     let peak = 0;
-    await eventually('all to be cut off', () => {
+    const cutOffCount = () => stack.gateway.output().split('"why":"slow"').length - 1;
+    // As long as the test may take: what the kernel holds for a connection, some megabytes, has to be full first.
+    while (cutOffCount() < STREAMS) {
       peak = Math.max(peak, residentBytes(stack.gateway.pid));
-      return stack.gateway.output().split('"why":"slow"').length - 1 >= STREAMS;
-    });
+      await new Promise(resolve => setTimeout(resolve, 50));
+    }
     const ids = stack.source.taken.slice(from);
     expect(ids.length).toBe(STREAMS);
-    // 200 MB were generated for them.
-    expect(peak - before).toBeLessThan(100 * 1024 * 1024);
+    // 400 MB are generated for them. What is measured is the engine's own garbage: as much comes of readers that keep up.
+    expect(peak - before).toBeLessThan(200 * 1024 * 1024);
     const reply = await resume(stack.gateway, ids[0]!, undefined);
     const { stream } = await readPart(reply, ({ events }) => events.length > 50);
     expect(stream.events.length).toBeGreaterThan(50);

@@ -7,6 +7,7 @@ import { type GatewayServer, startGateway } from '../gateway-server.ts';
 import { joinParts, readPart, resume, streamUrl } from './resumer.ts';
 import { chunksOf, readSse, textOf } from './sse-client.ts';
 import { type ErrorReply, eventually, type Stack, scripted, startStack } from './stack.ts';
+import type { Script } from './token-source.ts';
 
 const GRACE_MS = 3_000;
 
@@ -30,7 +31,7 @@ const pieces = ['Paris ', 'is ', '漢', '😀é', ' nice', '.'];
 const whole = pieces.join('');
 const endless = { pieces: ['on ', 'and '], repeat: 2_500, stepMs: 20 };
 
-const open = (script: object, more: object = {}, init: RequestInit = resumable) =>
+const open = (script: Script, more: Record<string, unknown> = {}, init: RequestInit = resumable) =>
   stack.post(scripted(script, { stream: true, ...more }), init);
 const queued = () => stack.source.redis.zcard('sluice:{test-model}:generate:prioritized');
 const codeOf = async (response: Response) => ((await response.json()) as ErrorReply).error.code;

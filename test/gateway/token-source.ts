@@ -14,6 +14,7 @@ import {
   generationKey,
   OUT_STREAM_LENGTH,
   outKey,
+  ownQueue,
   queuePrefix,
   SHARED_QUEUE,
 } from '../../shared/keys.ts';
@@ -63,6 +64,7 @@ export interface TokenSourceOptions {
   contextTokens?: number;
   /** Jobs that run at once. */
   rowCount?: number;
+  batcherId?: string;
 }
 
 const LOCK_TOKEN = 'token-source';
@@ -73,22 +75,27 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
   const rowCount = options.rowCount ?? 64;
   const redis = new Redis(options.redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
   redis.on('error', () => undefined);
-  const worker = new Worker(SHARED_QUEUE, null, {
-    connection: { url: options.redisUrl, maxRetriesPerRequest: null, retryStrategy: () => 50 },
-    prefix: queuePrefix(model),
-    autorun: false,
-    lockDuration: 60_000,
-    drainDelay: 1,
-    removeOnComplete: { count: 0 },
-    removeOnFail: { count: 0 },
-  });
-  worker.on('error', () => undefined);
-  await worker.waitUntilReady();
+  const batcherId = options.batcherId ?? `source-${model}`;
+  const workers = [ownQueue(batcherId), SHARED_QUEUE].map(
+    name =>
+      new Worker(name, null, {
+        connection: { url: options.redisUrl, maxRetriesPerRequest: null, retryStrategy: () => 50 },
+        prefix: queuePrefix(model),
+        autorun: false,
+        lockDuration: 60_000,
+        removeOnComplete: { count: 0 },
+        removeOnFail: { count: 0 },
+      }),
+  );
+  for (const worker of workers) {
+    worker.on('error', () => undefined);
+    await worker.waitUntilReady();
+  }
 
   const now = Date.now();
   const card: BatcherCard = {
     version: 1,
-    batcherId: `source-${model}`,
+    batcherId,
     model,
     contextTokens: options.contextTokens ?? 100_000,
     writtenAt: now,
@@ -96,6 +103,7 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
     state: 'serving',
     runningCount: 0,
     waitingCount: 0,
+    ownQueueCount: 0,
     maxRunningCount: rowCount,
     kvCapacityTokens: 100_000,
     kvUsedTokens: 0,
@@ -116,6 +124,13 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
   await publish();
   const heartbeat = setInterval(() => void publish().catch(() => undefined), CARD_INTERVAL_MS);
 
+  const next = async () => {
+    for (const worker of workers) {
+      const queued = await worker.getNextJob(LOCK_TOKEN, { block: false }).catch(() => undefined);
+      if (queued !== undefined) return queued;
+    }
+    return undefined;
+  };
   const take = async () => {
     while (!isStopped) {
       if (isHeld || running >= rowCount) {
@@ -123,7 +138,7 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
         continue;
       }
       // Without blocking, so that nothing is fetched any more once it is held.
-      const queued = await worker.getNextJob(LOCK_TOKEN, { block: false }).catch(() => undefined);
+      const queued = await next();
       if (queued === undefined) {
         await pause(POLL_MS);
         continue;
@@ -158,7 +173,7 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
     async stop() {
       isStopped = true;
       clearInterval(heartbeat);
-      await worker.close(true).catch(() => undefined);
+      await Promise.all(workers.map(worker => worker.close(true).catch(() => undefined)));
       await taking;
       redis.disconnect();
     },

@@ -73,7 +73,7 @@ test('a key from the first command to its end', async () => {
 
 test('tenants and batchers', async () => {
   expect((await sluice('tenants set globex --tpd 1000000 --rpm 5')).out).toMatch(
-    /^TENANT .*\nglobex +\d{4}-\d\d-\d\d +5 +- +- +1,000,000\n$/,
+    /^TENANT .*\nglobex +\d{4}-\d\d-\d\d +1 +5 +- +- +1,000,000\n$/,
   );
   expect((await sluice('tenants list')).out).toMatch(/\ndev +- .*\nglobex /);
   expect((await sluice('tenants delete globex')).out).toContain('gone');

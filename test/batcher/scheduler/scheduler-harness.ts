@@ -226,7 +226,7 @@ export class SchedulerHarness {
       if (chunk.purpose === 'verify') continue;
       this.#checkLogits(chunk, tracked);
       chunkCount += 1;
-      if (chunk.tokenIds.length > this.scheduler.chunkTokens) fail(`a chunk has ${chunk.tokenIds.length} tokens`);
+      if (chunk.tokenIds.length > this.scheduler.chunkTokensFrom(chunk.start)) fail(`a chunk has ${chunk.tokenIds.length} tokens`);
       if (chunk.tokenIds.length === 1 && tracked.request.promptTokenIds.length > 1) fail('a chunk has one token');
     }
     if (chunkCount > settings.maxChunksPerStep) fail(`${chunkCount} chunks in a step`);

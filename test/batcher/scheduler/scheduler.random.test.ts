@@ -138,8 +138,11 @@ test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 },
         if (kind < 5) add();
         else if (kind === 5) end();
         else if (kind < 8) draft();
-        else if (kind === 8) scheduler.setChunkTokens(pick(20));
-        else await harness.step();
+        else if (kind === 8) {
+          const tokens = pick(20);
+          const shrink = pick(3);
+          scheduler.setChunkTokens(tokens, shrink === 0 ? undefined : start => tokens - (shrink * start) / 8);
+        } else await harness.step();
         harness.check();
       }
       harness.inFlight = undefined;

@@ -61,6 +61,30 @@ describe('one sequence', () => {
     expect(plans.flatMap(plan => plan.chunks.map(chunk => chunk.logitCount))).toEqual([0, 0, 0, 1]);
   });
 
+  test('a chunk is bounded by where it starts, also one that starts behind a cached prefix', async () => {
+    const tested = harness();
+    const plans = watch(tested);
+    tested.scheduler.setChunkTokens(16, start => 16 - start / 4);
+    tested.add({ id: 'x', promptTokenIds: prompt(49) });
+    await tested.drain();
+    const chunks = plans.flatMap(plan => plan.chunks);
+    expect(chunks.map(({ start, tokenIds }) => [start, tokenIds.length])).toEqual([
+      [0, 16],
+      [16, 12],
+      [28, 9],
+      [37, 6],
+      // Never fewer than four.
+      [43, 4],
+      [47, 2],
+    ]);
+    plans.length = 0;
+    tested.add({ id: 'y', promptTokenIds: [...prompt(40), ...prompt(20, 7)] });
+    await tested.drain();
+    const first = plans.flatMap(plan => plan.chunks)[0]!;
+    expect(first.start).toBeGreaterThan(0);
+    expect(first.tokenIds.length).toBe(Math.max(4, Math.floor(16 - first.start / 4)));
+  });
+
   test('a scored prompt is computed whole, in small chunks, each with all of its logits', async () => {
     const tested = harness({ settings: { scoringChunkTokens: 8 } });
     tested.add({ id: 'before', promptTokenIds: prompt(25) });

@@ -1,0 +1,59 @@
+/**
+ * ClosedDoors: keys that are refused whatever they ask for, since their requests of this minute are used up; remembered in the Worker for a
+ * moment, so that a flood is refused without a look at its bodies and without a call to its tenant's object. A limit that was raised, or a
+ * request that was given back, counts a moment later.
+ */
+import type { MiddlewareHandler } from 'hono';
+import { ApiError } from '../shared/errors.ts';
+import type { Caller } from './api-key.ts';
+import type { Standing } from './tenant/account.ts';
+
+export interface ClosedDoor {
+  standing: Standing;
+  message: string;
+  /** Epoch milliseconds from which on a request fits again. */
+  opensAt: number;
+}
+
+/** A flood of thousands a second becomes some calls a second. */
+const MEMORY_MS = 250;
+const MAX_DOORS = 1_000;
+
+export class ClosedDoors {
+  readonly #doors = new Map<string, ClosedDoor & { forgetAt: number }>();
+
+  close(caller: Caller, door: ClosedDoor, now: number): void {
+    const name = nameOf(caller);
+    this.#doors.delete(name);
+    this.#doors.set(name, { ...door, forgetAt: Math.min(door.opensAt, now + MEMORY_MS) });
+    if (this.#doors.size > MAX_DOORS) this.#doors.delete(this.#doors.keys().next().value!);
+  }
+
+  openAll(): void {
+    this.#doors.clear();
+  }
+
+  find(caller: Caller, now: number): { standing: Standing; error: ApiError } | undefined {
+    const name = nameOf(caller);
+    const door = this.#doors.get(name);
+    if (door === undefined) return undefined;
+    if (now >= door.forgetAt) {
+      this.#doors.delete(name);
+      return undefined;
+    }
+    const retryAfterSeconds = Math.max(1, Math.ceil((door.opensAt - now) / 1000));
+    return { standing: door.standing, error: new ApiError('rate_limit_exceeded', door.message, { retryAfterSeconds }) };
+  }
+}
+
+/** After an admin call limits may be others. */
+export function reopens(doors: ClosedDoors): MiddlewareHandler {
+  return async function reopen(_, next) {
+    await next();
+    doors.openAll();
+  };
+}
+
+function nameOf({ tenant, keyId }: Caller): string {
+  return `${tenant} ${keyId}`;
+}

@@ -1,0 +1,114 @@
+/**
+ * PrefixFeed: keeps a directory of prefixes as new as the batchers tell, by reading on demand: a snapshot of each batcher once, then what
+ * has changed since. Nobody waits for it longer than one answer of Redis, and nothing is read while nobody asks.
+ */
+import { type BatcherCard, isFresh } from '../shared/batcher-card.ts';
+import { PREFIX_CHANGES, prefixesKey } from '../shared/keys.ts';
+import { decodeSnapshot, decodeUpdate, type PrefixDirectory } from '../shared/prefix-directory.ts';
+
+/** Of RedisLink what is used here. */
+export interface FeedLink {
+  run<T>(command: (client: FeedClient) => Promise<T>): Promise<T>;
+}
+
+interface FeedClient {
+  hgetall(key: string): Promise<Record<string, string>>;
+  xrange(key: string, from: string, to: string, count: 'COUNT', limit: number): Promise<[string, string[]][]>;
+  xrevrange(key: string, from: string, to: string, count: 'COUNT', limit: number): Promise<[string, string[]][]>;
+}
+
+/** As often as batchers tell. */
+const MAX_AGE_MS = 200;
+const ENTRIES_PER_READ = 100;
+/** A snapshot that was too old is read again, but not at once. */
+const SNAPSHOT_PAUSE_MS = 500;
+const BEGINNING = '0-0';
+
+export class PrefixFeed {
+  readonly #link: FeedLink;
+  readonly #directory: PrefixDirectory;
+  readonly #onTrouble: (message: string) => void;
+  /** The last entry that was read; undefined before the first look. */
+  #position: string | undefined;
+  #readAt = 0;
+  #reading: Promise<void> | undefined;
+  /** When a snapshot was last asked for. */
+  readonly #asked = new Map<string, number>();
+  /** Of these changes were missed. */
+  readonly #behind = new Set<string>();
+
+  constructor(options: { link: FeedLink; directory: PrefixDirectory; onTrouble(message: string): void }) {
+    this.#link = options.link;
+    this.#directory = options.directory;
+    this.#onTrouble = options.onTrouble;
+  }
+
+  /** Brings the directory up to date for these batchers, and makes it forget all others. Never throws: an old directory costs a worse route. */
+  async refresh(cards: readonly BatcherCard[], now: number): Promise<void> {
+    this.#keepOnly(cards, now);
+    if (now - this.#readAt >= MAX_AGE_MS) {
+      this.#reading ??= this.#read(now).finally(() => {
+        this.#reading = undefined;
+      });
+    }
+    await this.#reading;
+    const known = new Set(this.#directory.batcherIds);
+    // In the background: whoever asks now is served without them.
+    for (const { batcherId } of cards) if (!known.has(batcherId) || this.#behind.has(batcherId)) this.#ask(batcherId, now);
+  }
+
+  #keepOnly(cards: readonly BatcherCard[], now: number): void {
+    const fresh = new Set(cards.filter(card => isFresh(card, now)).map(card => card.batcherId));
+    for (const id of this.#directory.batcherIds) if (!fresh.has(id)) this.#directory.remove(id);
+    for (const id of this.#asked.keys()) if (!fresh.has(id)) this.#asked.delete(id);
+    for (const id of this.#behind) if (!fresh.has(id)) this.#behind.delete(id);
+  }
+
+  async #read(now: number): Promise<void> {
+    try {
+      // Snapshots are read after the place is marked, so that nothing lies between.
+      if (this.#position === undefined) this.#position = await this.#lastId();
+      else await this.#readChanges();
+      this.#readAt = now;
+    } catch (error) {
+      this.#onTrouble(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  async #readChanges(): Promise<void> {
+    const entries = await this.#link.run(client => client.xrange(PREFIX_CHANGES, `(${this.#position}`, '+', 'COUNT', ENTRIES_PER_READ));
+    for (const [id, fields] of entries) {
+      this.#position = id;
+      const update = decodeUpdate(fields[1] ?? '');
+      if (update !== undefined && this.#directory.apply(update) === 'gap') this.#behind.add(update.batcherId);
+    }
+    // More than one answer holds is read by the next ones, or found to be gone and read as snapshots.
+    if (entries.length === ENTRIES_PER_READ) void this.#readChanges().catch(() => undefined);
+    // A stream that began anew, with older ids than ours, would never be heard again.
+    else if (entries.length === 0 && isBefore(await this.#lastId(), this.#position!)) this.#position = BEGINNING;
+  }
+
+  async #lastId(): Promise<string> {
+    const last = await this.#link.run(client => client.xrevrange(PREFIX_CHANGES, '+', '-', 'COUNT', 1));
+    return last[0]?.[0] ?? BEGINNING;
+  }
+
+  #ask(batcherId: string, now: number): void {
+    if (now - (this.#asked.get(batcherId) ?? Number.NEGATIVE_INFINITY) < SNAPSHOT_PAUSE_MS) return;
+    this.#asked.set(batcherId, now);
+    this.#link
+      .run(client => client.hgetall(prefixesKey(batcherId)))
+      .then(fields => {
+        const snapshot = decodeSnapshot(batcherId, fields);
+        if (snapshot !== undefined && this.#directory.load(snapshot) !== 'gap') this.#behind.delete(batcherId);
+      })
+      .catch(error => this.#onTrouble(String(error)));
+  }
+}
+
+/** Ids are `<milliseconds>-<counter>`. */
+function isBefore(id: string, other: string): boolean {
+  const [ms = 0, counter = 0] = id.split('-').map(Number);
+  const [otherMs = 0, otherCounter = 0] = other.split('-').map(Number);
+  return ms < otherMs || (ms === otherMs && counter < otherCounter);
+}

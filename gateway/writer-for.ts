@@ -1,0 +1,24 @@
+/** WriterFor: the writer of the body that a request asked for: chat or text, as a stream or whole. */
+import { ChatBody } from './chat-body.ts';
+import { ChatStream } from './chat-stream.ts';
+import { CompletionBody } from './completion-body.ts';
+import { CompletionStream } from './completion-stream.ts';
+import type { ReplyRecord } from './reply-record.ts';
+import type { ReplyWriter } from './reply-writer.ts';
+
+export type Written = Pick<ReplyRecord, 'id' | 'submittedAt' | 'model' | 'reply' | 'choiceCount' | 'promptCount' | 'wantsLogprobs'>;
+
+export function writerFor(record: Written): ReplyWriter {
+  const { reply, choiceCount, promptCount } = record;
+  const head = { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model };
+  const { isStreamed, includeUsage } = reply;
+  if (reply.kind === 'chat') {
+    return isStreamed
+      ? new ChatStream({ head, choiceCount, includeUsage })
+      : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
+  }
+  const { keptCount, wantsLogprobs } = reply;
+  return isStreamed
+    ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
+    : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
+}
