@@ -54,23 +54,23 @@ async function measure({ settings, progress, children }: SpeculativeRun, model: 
   try {
     const off = await start('off');
     try {
-      const ask = (stack: Stack, content: string) => streamChat(stack.target, { body: body(content, settings['max-tokens']) });
+      const ask = (stack: Stack, kind: Kind, index: number) =>
+        streamChat(stack.target, { body: body(kind, chatOf(kind, text, index), settings['max-tokens']) });
       // The first runs of a process plan their memory, and speculation learns what steps cost here.
-      for (const stack of [on, off]) await ask(stack, promptOf('extraction', text, PROMPT_COUNT));
+      for (const stack of [on, off]) await ask(stack, 'extraction', PROMPT_COUNT);
       const pairs: Pair[] = [];
       for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
         for (const kind of KINDS) {
           progress(`repetition ${repetition} of ${settings.repetitions}: ${kind}`);
           for (let index = 0; index < PROMPT_COUNT; index++) {
-            const content = promptOf(kind, text, index);
             const before = await on.metrics();
-            const withDrafts = await ask(on, content);
+            const withDrafts = await ask(on, kind, index);
             const after = await on.metrics();
             const counted = (name: string) => after.total(name) - before.total(name);
             const pair = {
               kind,
               on: withDrafts,
-              off: await ask(off, content),
+              off: await ask(off, kind, index),
               draftCount: counted('sluice_spec_decode_num_draft_tokens'),
               acceptedCount: counted('sluice_spec_decode_num_accepted_tokens'),
             };
@@ -149,14 +149,31 @@ function findings(model: BenchModel, pairs: readonly Pair[]): Findings {
   };
 }
 
-/** Answers repeat the prompt (a list is copied out of it), or have nothing of it (a story goes on). */
-function promptOf(kind: Kind, text: string, index: number): string {
-  const words = passage(text, index, kind === 'extraction' ? 90 : 60);
-  return kind === 'extraction' ? `Repeat the following text word for word, without changing anything:\n\n${words}` : words;
+interface Message {
+  role: 'user' | 'assistant';
+  content: string;
 }
 
-function body(content: string, maxTokens: number): Record<string, unknown> {
-  return { model: 'default', messages: [{ role: 'user', content }], max_tokens: maxTokens, ignore_eos: true, temperature: 0 };
+/** Words of a text that is to be repeated; its answer ends by itself. */
+const REPEATED_WORDS = 70;
+/** Shown before, so that a small model too knows what is wanted. */
+const EXAMPLE_COUNT = 2;
+
+/** An answer that takes its words out of the prompt, or a story that goes on, with none of them. */
+function chatOf(kind: Kind, text: string, index: number): Message[] {
+  if (kind === 'free text') return [{ role: 'user', content: passage(text, index, 60) }];
+  const source = (example: number) => passage(text, index * (EXAMPLE_COUNT + 1) + example, REPEATED_WORDS);
+  const question = (example: number): Message => ({ role: 'user', content: `Repeat this text:\n\n${source(example)}` });
+  const examples = Array.from({ length: EXAMPLE_COUNT }, (_, example): Message[] => [
+    question(example),
+    { role: 'assistant', content: source(example) },
+  ]);
+  return [...examples.flat(), question(EXAMPLE_COUNT)];
+}
+
+/** A story never ends; what is repeated does, and what a model makes up afterwards is no extraction. */
+function body(kind: Kind, messages: readonly Message[], maxTokens: number): Record<string, unknown> {
+  return { model: 'default', messages, max_tokens: maxTokens, ignore_eos: kind === 'free text', temperature: 0 };
 }
 
 function hasPace({ usage, chunkTimes, faults }: StreamOutcome): boolean {

@@ -196,9 +196,10 @@ export class OpenJobs {
 
   /** What Redis is to be told and asked, now and then. Throws when it is away. */
   async upkeep(now: number): Promise<void> {
+    // First, since it can do without Redis: by it a client that has left is noticed.
+    await this.#beat();
     await this.#announce(now);
     await this.#probe(now);
-    await this.#beat();
   }
 
   /** Its client has not come back; it may have come back to another broker. */
