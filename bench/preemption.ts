@@ -37,7 +37,7 @@ const SETTINGS = {
     help: "percent of the lengths at which the trace's longest request fills the context",
   },
   clients: { kind: 'count', default: 64, min: 1, max: 1024, help: 'requests at a time; more than the rows, so that some wait' },
-  'kv-percent': { kind: 'count', default: 40, min: 1, max: 1000, help: 'KV memory, as percent of what the rows would take at mean length' },
+  'kv-percent': { kind: 'count', default: 15, min: 1, max: 1000, help: 'KV memory, as percent of what the rows would take at mean length' },
   rows: { kind: 'count', default: 32, min: 2, max: 1024, help: 'sequences that the batcher runs at once at most' },
 } as const satisfies SettingSpecs;
 

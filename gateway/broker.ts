@@ -520,6 +520,7 @@ export class Broker extends DurableObject<Env> {
     }
     const now = Date.now();
     jobs.bound(now);
+    void jobs.beat();
     if (this.#isTicking) return;
     this.#isTicking = true;
     try {

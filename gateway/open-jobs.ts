@@ -39,6 +39,7 @@ const LEFT: Ending = { code: 'request_cancelled', message: 'The client has left,
 export class OpenJobs {
   readonly #options: OpenJobsOptions;
   readonly #jobs = new Map<string, OpenJob>();
+  #isBeating = false;
 
   constructor(options: OpenJobsOptions) {
     this.#options = options;
@@ -196,8 +197,6 @@ export class OpenJobs {
 
   /** What Redis is to be told and asked, now and then. Throws when it is away. */
   async upkeep(now: number): Promise<void> {
-    // First, since it can do without Redis: by it a client that has left is noticed.
-    await this.#beat();
     await this.#announce(now);
     await this.#probe(now);
   }
@@ -265,6 +264,17 @@ export class OpenJobs {
     }
   }
 
+  /** Something for those who have heard nothing for a while, whether Redis is there or not: by it a client that left is noticed. Never throws. */
+  async beat(): Promise<void> {
+    if (this.#isBeating) return;
+    this.#isBeating = true;
+    try {
+      await this.#beat();
+    } finally {
+      this.#isBeating = false;
+    }
+  }
+
   async #beat(): Promise<void> {
     const asked = Date.now();
     const due: { job: OpenJob; relays: Relay[] }[] = [];
@@ -272,18 +282,13 @@ export class OpenJobs {
       const relays = [...job.listeners].filter(relay => relay.idleMs(asked) >= this.#options.settings.heartbeatMs);
       if (relays.length > 0) due.push({ job, relays });
     }
-    if (due.length === 0) return;
     const waiting = due.filter(({ job }) => job.order.phase === 'waiting');
-    const places = new Map<OpenJob, string | undefined>();
-    if (waiting.length > 0) {
-      const words = await this.#options.places(waiting.map(({ job }) => job.record)).catch(() => []);
-      for (const [index, { job }] of waiting.entries()) places.set(job, words[index]);
-    }
+    for (const { relays } of due.filter(({ job }) => job.order.phase !== 'waiting'))
+      for (const relay of relays) relay.beat('working', asked);
+    if (waiting.length === 0) return;
+    const places = await this.#options.places(waiting.map(({ job }) => job.record)).catch(() => []);
     const now = Date.now();
-    for (const { job, relays } of due) {
-      const note = job.order.phase === 'waiting' ? (places.get(job) ?? 'waiting') : 'working';
-      for (const relay of relays) relay.beat(note, now);
-    }
+    for (const [index, { relays }] of waiting.entries()) for (const relay of relays) relay.beat(places[index] ?? 'waiting', now);
   }
 }
 

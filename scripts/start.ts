@@ -93,7 +93,8 @@ function gatewaySettings(environment: NodeJS.ProcessEnv): Record<string, string>
 
 function greet(url: string, key: string, logs: string): void {
   const seconds = performance.now() / 1000;
-  const body = '{"model":"default","stream":true,"messages":[{"role":"user","content":"What is the capital of France?"}]}';
+  const body =
+    '{"model":"default","stream":true,"temperature":0,"max_tokens":200,"messages":[{"role":"user","content":"What is the capital of France?"}]}';
   screen.plain(`
 ${screen.bold(`Ready at ${url}`)} ${screen.dim(`after ${seconds.toFixed(seconds < 100 ? 1 : 0)} s`)}
 

@@ -226,9 +226,13 @@ export class Scheduler {
     this.#sharePrefills(draft);
     this.#grow(draft);
     const decodingTokens = this.#decodePlanner.takeDrafts(draft);
+    const verificationCount = draft.chunks.length;
     const length = this.#decodePlanner.pack(draft, this.#chunkTokens);
     const budgetTokens = this.#settings.maxBatchedTokens - decodingTokens;
     this.#prefillPlanner.plan(draft, { chunkTokens: this.#chunkTokens, budgetTokens });
+    // Right before the decode batch: else a stream that goes from one to the other would have two prefill chunks between two tokens.
+    draft.chunks.push(...draft.chunks.splice(0, verificationCount));
+    draft.chunkSequences.push(...draft.chunkSequences.splice(0, verificationCount));
     this.#decodePlanner.plan(draft, length);
     this.#rowMemory.release(draft);
     if (isEmpty(draft.plan)) return undefined;

@@ -53,6 +53,18 @@ describe('Outbox', () => {
     expect(await redis.xlen(outKey('0'))).toBe(1);
   });
 
+  it('tells a shard nothing of an attempt that was fenced off, and of the others in the same step what they have to tell', async () => {
+    await outbox.claim(recipient(2));
+    const other: TokenEvent = { ...delta(0), id: 'k' };
+    const standings = await outbox.send([
+      { recipient: recipient(1), events: [delta(0)] },
+      { recipient: { jobId: 'k', attempt: 1, shard: '0' }, events: [other] },
+    ]);
+    expect(standings).toEqual(['fenced', 'ok']);
+    const entries = await redis.xrange(outKey('0'), '-', '+');
+    expect(entries.flatMap(([, fields]) => decodeEvents(fields[1]!))).toEqual([other]);
+  });
+
   it('drops what is sent twice', async () => {
     await outbox.send([{ recipient: recipient(), events: [delta(0), delta(1)] }]);
     await outbox.send([{ recipient: recipient(), events: [delta(0), delta(1), delta(2)] }]);

@@ -192,7 +192,7 @@ describe('when Redis fails in between', () => {
     let isOver = false;
     const cutting = (async () => {
       while (!isOver) {
-        await stack.source.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+        await stack.cutConnections();
         await new Promise(resolve => setTimeout(resolve, 200));
       }
     })();

@@ -85,8 +85,7 @@ describe('Redis', () => {
     const reading = many(async index => textOf(chunksOf(await readSse(await open(index)))));
     await eventually('all to run', () => allRun(from));
     for (let round = 0; round < 4; round++) {
-      // All but the one that says so.
-      await stack.source.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+      await stack.cutConnections();
       await stack.source.redis.call('SCRIPT', 'FLUSH');
       await eventually('a new request to be served', async () => (await stack.post(scripted({ pieces: ['a'] }))).status === 200);
     }

@@ -7,6 +7,8 @@ export interface Stack {
   redis: RedisServer;
   gateway: GatewayServer;
   source: TokenSource;
+  /** Closes every connection of the gateway's to Redis. */
+  cutConnections(): Promise<void>;
   /** POST /v1/chat/completions with a key; a string or bytes are sent as they are. */
   post(body: unknown, init?: RequestInit): Promise<Response>;
   stop(): Promise<void>;
@@ -32,6 +34,13 @@ export async function startStack(
         headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json', ...init.headers },
         body: typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
       }),
+    async cutConnections() {
+      // Not the token source's: a job whose taking is cut short is a batcher's affair.
+      const clients = String(await source.redis.call('CLIENT', 'LIST')).split('\n');
+      for (const client of clients.filter(line => line.includes(' name=sluice-broker-'))) {
+        await source.redis.call('CLIENT', 'KILL', 'ID', /^id=(\d+)/.exec(client)![1]!);
+      }
+    },
     async stop() {
       await gateway.stop();
       await source.stop();

@@ -159,22 +159,50 @@ describe('waiting', () => {
   test('case 8: comments with the place in the queue, and no event without data', async () => {
     stack.source.hold();
     const responses = await Promise.all([1, 2, 3].map(() => stack.post(scripted({ pieces }, { stream: true }))));
-    const first = responses[0]!;
-    const reader = first.body!.getReader();
-    const parts: Uint8Array[] = [];
-    await eventually('a position', async () => {
-      const { value } = await reader.read();
-      if (value !== undefined) parts.push(value);
-      return Buffer.concat(parts).includes('queued position=');
-    }).finally(() => stack.source.resume());
-    for (let next = await reader.read(); !next.done; next = await reader.read()) parts.push(next.value);
-    const streams = [await parseSse(Buffer.concat(parts).toString()), ...(await Promise.all(responses.slice(1).map(readSse)))];
+    const reads = responses.map(response => ({ reader: response.body!.getReader(), parts: [] as Uint8Array[] }));
+    for (const { reader, parts } of reads) {
+      while (!Buffer.concat(parts).includes('queued position=')) parts.push((await reader.read()).value!);
+    }
+    stack.source.resume();
+    for (const { reader, parts } of reads) {
+      for (let next = await reader.read(); !next.done; next = await reader.read()) parts.push(next.value);
+    }
+    const streams = reads.map(({ parts }) => parseSse(Buffer.concat(parts).toString()));
     for (const stream of streams) {
       expect(textOf(chunksOf(stream))).toBe(whole);
       expect(stream.text).not.toMatch(/^data: ?:/m);
     }
     const positions = streams.map(stream => stream.comments.flatMap(comment => /position=(\d+)/.exec(comment)?.[1] ?? [])[0]);
     expect([...positions].sort()).toEqual(['1', '2', '3']);
+  });
+
+  test('the estimate of the wait: told when rates are known, longer further behind', async () => {
+    const { card } = stack.source;
+    Object.assign(card, { runningCount: card.maxRunningCount, prefillTokensPerSecond: 1_000, decodeTokensPerSecond: 10 });
+    await stack.source.publish();
+    await (await stack.post(scripted({ pieces }))).text();
+    stack.source.hold();
+    try {
+      const estimates: number[] = [];
+      for (let place = 1; place <= 3; place++) {
+        const reader = (await stack.post(scripted({ pieces }, { stream: true }))).body!.getReader();
+        let text = '';
+        let told: RegExpExecArray | null = null;
+        while (told === null) {
+          text += Buffer.from((await reader.read()).value!).toString();
+          told = new RegExp(`queued position=${place} eta_ms=(\\d+)\\n`).exec(text);
+        }
+        estimates.push(Number(told[1]));
+      }
+      // Each answer took tokens of the ten a second that there are.
+      expect(estimates[0]).toBeGreaterThan(100);
+      expect(estimates[1]).toBeGreaterThan(estimates[0]!);
+      expect(estimates[2]).toBeGreaterThan(estimates[1]!);
+    } finally {
+      Object.assign(card, { runningCount: 0, prefillTokensPerSecond: 0, decodeTokensPerSecond: 0 });
+      await stack.source.publish();
+      stack.source.resume();
+    }
   });
 
   test('case 8: comments between tokens too', async () => {

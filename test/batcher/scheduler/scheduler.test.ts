@@ -385,6 +385,22 @@ describe('drafts', () => {
     expect(tested.steps).toBeLessThan(plain.steps / 2);
   });
 
+  test('are verified behind the prefill of the step, next to the decode batch', async () => {
+    const tested = harness();
+    const plans = watch(tested);
+    tested.add({ id: 'stream', promptTokenIds: prompt(6), maxNewTokens: 20 });
+    await tested.step();
+    await tested.step();
+    tested.add({ id: 'long', promptTokenIds: prompt(40, 3) });
+    tested.scheduler.proposeDrafts('stream', [1, 2]);
+    await tested.step();
+    expect(plans.at(-1)!.chunks.map(chunk => [chunk.sequenceId, chunk.purpose])).toEqual([
+      ['long', 'prefill'],
+      ['stream', 'verify'],
+    ]);
+    await tested.drain();
+  });
+
   test('are not taken from a reproducible sequence that did not ask, nor in a large batch', async () => {
     const tested = harness({ settings: { speculationMaxRunning: 1 } });
     const plans = watch(tested);
