@@ -36,6 +36,7 @@ export interface LoopPlan {
   /** Sequences, all decoding at once. */
   batch: number;
   promptWords: number;
+  sampling: SamplingMix;
   /** Steps of the whole batch that count. */
   stepCount: number;
 }
@@ -51,13 +52,18 @@ export interface LoopTimes {
 }
 
 const WARM_UP_STEPS = 8;
-/** The dear kinds among them, as clients mix them. */
-const SAMPLING: readonly Sampling[] = [
-  { temperature: 0 },
-  { temperature: 0.8, topP: 0.95 },
-  { temperature: 0.8, topK: 40 },
-  { temperature: 1, topP: 0.9, presencePenalty: 0.5, frequencyPenalty: 0.5 },
-];
+export type SamplingMix = 'greedy' | 'mixed';
+
+/** Row by row in turn; the dear kinds are in the mix, as clients ask for them. */
+const SAMPLING: Record<SamplingMix, readonly Sampling[]> = {
+  greedy: [{ temperature: 0 }],
+  mixed: [
+    { temperature: 0 },
+    { temperature: 0.8, topP: 0.95 },
+    { temperature: 0.8, topK: 40 },
+    { temperature: 1, topP: 0.9, presencePenalty: 0.5, frequencyPenalty: 0.5 },
+  ],
+};
 
 /** Gives every decode run twice and keeps the second one's time. */
 class TwiceRun implements Engine {
@@ -163,11 +169,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   const running = loop.run();
   const text = await readText();
   for (let index = 0; index < plan.batch; index++) {
-    const job = jobOf(index, {
-      content: passage(text, index, plan.promptWords),
-      maxTokens: tokensNeeded(plan),
-      model: model.manifest.name,
-    });
+    const job = jobOf(index, { plan, content: passage(text, index, plan.promptWords), model: model.manifest.name });
     await generations.submit({ id: job.id, data: job, attempt: 1, complete: async () => {}, giveBack: async () => {} });
   }
   await Promise.race([running, failure.promise]);
@@ -183,7 +185,8 @@ function tokensNeeded(plan: LoopPlan): number {
   return plan.stepCount + WARM_UP_STEPS + plan.batch * chunksOfAPrompt;
 }
 
-function jobOf(index: number, { content, maxTokens, model }: { content: string; maxTokens: number; model: string }): Job {
+function jobOf(index: number, { plan, content, model }: { plan: LoopPlan; content: string; model: string }): Job {
+  const kinds = SAMPLING[plan.sampling];
   return {
     version: JOB_VERSION,
     id: `step-cost-${process.pid}-${index}`,
@@ -191,8 +194,8 @@ function jobOf(index: number, { content, maxTokens, model }: { content: string; 
     tenant: 'bench',
     shard: 'bench',
     prompt: { kind: 'chat', messages: [{ role: 'user', content }] },
-    sampling: SAMPLING[index % SAMPLING.length]!,
-    stopping: { maxTokens, ignoreEos: true },
+    sampling: kinds[index % kinds.length]!,
+    stopping: { maxTokens: tokensNeeded(plan), ignoreEos: true },
     choiceCount: 1,
     serviceClass: 'default',
     submittedAt: Date.now(),

@@ -21,6 +21,8 @@ const LEAST_PROMPT_TOKENS = 48;
 const WARM_UP_TOKENS = 512;
 /** Beside the budget: the heap's own breathing. */
 const HEAP_ALLOWANCE_BYTES = 32 * 2 ** 20;
+/** No stream is waited for: prompts come as fast as they can be computed, so that memory is what is short, on any machine. */
+const ITL_SLO_MS = 60_000;
 const SAMPLE_MS = 250;
 const PROGRESS_MS = 15_000;
 const PATIENCE_MS = 600_000;
@@ -31,7 +33,7 @@ const SETTINGS = {
   trace: { kind: 'text', default: '', help: "file in the form of Azure's LLM inference traces; empty for the conversation trace" },
   scale: {
     kind: 'count',
-    default: 12,
+    default: 16,
     min: 1,
     max: 100,
     help: "percent of the lengths at which the trace's longest request fills the context",
@@ -96,15 +98,16 @@ async function measure(
   const stack = await startStack({
     model,
     threads: settings.threads,
-    batcherArguments: ['--kv-memory', `${kilobytes}K`, '--max-running', String(settings.rows)],
+    batcherArguments: ['--kv-memory', `${kilobytes}K`, '--max-running', String(settings.rows), '--itl-slo', String(ITL_SLO_MS)],
     progress,
     children,
   });
   const probe = new LeftoverProbe(stack.redisUrl, model.name);
   try {
-    const ask = (index: number, { promptTokens, completionTokens }: TracedRequest) =>
-      streamChat(stack.target, { body: body(prompts.content(index, promptTokens), completionTokens), silenceMs: PATIENCE_MS });
-    await ask(plan.requests.length, { promptTokens: Math.min(WARM_UP_TOKENS, plan.kvTokens - 32), completionTokens: 1 });
+    const ask = (content: string, completionTokens: number) =>
+      streamChat(stack.target, { body: body(content, completionTokens), silenceMs: PATIENCE_MS });
+    const contents = plan.requests.map(({ promptTokens }, index) => prompts.content(index, promptTokens));
+    await ask(prompts.content(contents.length, Math.min(WARM_UP_TOKENS, plan.kvTokens - 32)), 1);
     await probe.settled();
     const resident = () => residentBytes(stack.batcherPid());
     const idle = await resident();
@@ -124,7 +127,7 @@ async function measure(
     const startedAt = performance.now();
     const client = async () => {
       for (let index = next++; index < plan.requests.length; index = next++) {
-        outcomes[index] = await ask(index, plan.requests[index]!);
+        outcomes[index] = await ask(contents[index]!, plan.requests[index]!.completionTokens);
         endedCount++;
         for (const fault of outcomes[index]!.faults) progress(`fault of request ${index}: ${fault}`);
       }

@@ -16,6 +16,8 @@ import { startStack } from './stack.ts';
 const SPEED_UP_BAR = 15;
 const QUESTIONS = ['Who is in this story, and what do they want? Answer in two sentences.', 'Write down what happens next in this story.'];
 const SEED = 20_240_229;
+/** Whether drafts pay is measured anew each time, and a verified token may be rounded otherwise: that would be taken for the prefix's doing. */
+const NO_DRAFTS = ['--speculation', 'off'];
 
 const SETTINGS = {
   ...commonSettings,
@@ -52,7 +54,7 @@ async function measure(run: PrefixRun, model: BenchModel): Promise<Answer[]> {
   const answers: Answer[] = [];
   for (const process of [0, 1]) {
     progress(`process ${process + 1} of 2`);
-    const stack = await startStack({ model, threads: settings.threads, progress, children });
+    const stack = await startStack({ model, threads: settings.threads, batcherArguments: NO_DRAFTS, progress, children });
     try {
       // The first runs of a process plan their memory.
       await streamChat(stack.target, { body: body(settings, prompts.content(0, settings['prefix-tokens']), QUESTIONS[0]!) });

@@ -9,7 +9,7 @@ import { ensureRedisBinary } from '../scripts/supervisor/redis-binary.ts';
 import { startRedisServer } from '../scripts/supervisor/redis-server.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import type { LoopPlan, LoopTimes } from './loop-workload.ts';
+import type { LoopPlan, LoopTimes, SamplingMix } from './loop-workload.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
@@ -41,8 +41,11 @@ export const stepCostBench = bench({
 
 type StepCostRun = BenchRun<typeof SETTINGS>;
 
+const MIXES: readonly SamplingMix[] = ['greedy', 'mixed'];
+
 interface Row {
   batch: number;
+  sampling: SamplingMix;
   stepMs: number;
   engineMs: number;
   /** Of the steps' own differences. */
@@ -68,19 +71,20 @@ async function measure({ settings, progress, children }: StepCostRun, model: Ben
   try {
     const program = new URL('./loop-workload.ts', import.meta.url).pathname;
     const rows: Row[] = [];
-    for (const batch of settings.batches) {
-      progress(`batch ${batch}: ${settings.steps} steps`);
+    for (const [batch, sampling] of settings.batches.flatMap(batch => MIXES.map(mix => [batch, mix] as const))) {
+      progress(`batch ${batch}, ${sampling}: ${settings.steps} steps`);
       const plan: LoopPlan = {
         modelDirectory: model.directory,
         engine: { ...engineOptions(model, { threads: settings.threads, rowCount: batch }), storeBlocks: STORE_BLOCKS },
         batch,
+        sampling,
         promptWords: settings['prompt-words'],
         stepCount: settings.steps,
       };
       const { stdout } = await children.run(process.execPath, [program, JSON.stringify(plan)], {
         env: { ...process.env, REDIS_URL: redis.url },
       });
-      rows.push(rowOf(batch, JSON.parse(stdout) as LoopTimes));
+      rows.push(rowOf({ batch, sampling }, JSON.parse(stdout) as LoopTimes));
     }
     return rows;
   } finally {
@@ -88,10 +92,10 @@ async function measure({ settings, progress, children }: StepCostRun, model: Ben
   }
 }
 
-export function rowOf(batch: number, times: LoopTimes): Row {
+export function rowOf(of: Pick<Row, 'batch' | 'sampling'>, times: LoopTimes): Row {
   const differences = times.step.map((step, index) => step - times.engine[index]!);
   return {
-    batch,
+    ...of,
     stepMs: percentile(times.step, 50),
     engineMs: percentile(times.engine, 50),
     overhead: { p50: percentile(differences, 50), p90: percentile(differences, 90) },
@@ -111,9 +115,20 @@ function findings(model: BenchModel, rows: readonly Row[]): Findings {
     tables: [
       {
         title: 'Milliseconds of a step',
-        columns: ['batch', 'step p50', 'engine alone p50', 'difference p50', 'p90', 'between runs p50', 'p99', 'share of the step'],
+        columns: [
+          'batch',
+          'sampling',
+          'step p50',
+          'engine alone p50',
+          'difference p50',
+          'p90',
+          'between runs p50',
+          'p99',
+          'share of the step',
+        ],
         rows: rows.map(row => [
           String(row.batch),
+          row.sampling,
           ms(row.stepMs),
           ms(row.engineMs),
           ms(row.overhead.p50),
@@ -125,17 +140,17 @@ function findings(model: BenchModel, rows: readonly Row[]): Findings {
       },
     ],
     figures: { unit: 'ms', rows },
-    bars: rows.flatMap(({ batch, overhead, outside, outsideShare }): Bar[] => [
+    bars: rows.flatMap(({ batch, sampling, overhead, outside, outsideShare }): Bar[] => [
       ...(batch === OVERHEAD_BATCH
         ? [
             {
-              name: `ms of a step at batch ${batch} that the engine alone does not take`,
+              name: `ms of a step at batch ${batch}, ${sampling}, that the engine alone does not take`,
               value: overhead.p50,
               relation: '<' as const,
               limit: OVERHEAD_BAR_MS,
             },
             {
-              name: `ms of a step at batch ${batch} between two engine runs`,
+              name: `ms of a step at batch ${batch}, ${sampling}, between two engine runs`,
               value: outside.p50,
               relation: '<' as const,
               limit: OVERHEAD_BAR_MS,
@@ -145,7 +160,7 @@ function findings(model: BenchModel, rows: readonly Row[]): Findings {
       ...(batch === SAMPLING_BATCH
         ? [
             {
-              name: `sampling, plan and commit as a share of a step at batch ${batch}`,
+              name: `sampling, plan and commit as a share of a step at batch ${batch}, ${sampling}`,
               value: outsideShare,
               relation: '<' as const,
               limit: SAMPLING_BAR,
@@ -155,7 +170,7 @@ function findings(model: BenchModel, rows: readonly Row[]): Findings {
     ]),
     notes: [
       'difference: the step as a whole less the same run of the engine, with nothing beside it, right after; so what the loop does while the engine runs counts as far as it holds the engine up',
-      'between runs: plan, sampling and commit, as the metric sluice_step_overhead_seconds has it; a quarter of the rows each greedy, top_p, top_k, and top_p with penalties',
+      'between runs: plan, sampling and commit, as the metric sluice_step_overhead_seconds has it; mixed is a quarter of the rows each greedy, top_p, top_k, and top_p with penalties',
     ],
   };
 }
