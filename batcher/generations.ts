@@ -24,7 +24,7 @@ export interface GenerationsOptions {
   /** Whose text the KV store comes to hold. */
   prefixes?: Pick<HeldPrefixes, 'open' | 'close'> | undefined;
   contextTokens: number;
-  /** A job is tried so many times before it fails for good. */
+  /** A job over which so many holders died fails for good; one that cannot be started is tried as often. */
   maxAttempts: number;
   /** Whether seeded requests are computed in the reproducible way. */
   reproducible: boolean;
@@ -177,7 +177,7 @@ export class Generations {
     }
     try {
       if (refusal !== undefined) throw refusal;
-      if (taken.attempt > this.#options.maxAttempts) {
+      if (taken.deathCount >= this.#options.maxAttempts) {
         throw new ApiError('generation_failed', `The request failed ${this.#options.maxAttempts} times and is not tried again.`);
       }
       for (const branch of generation.branches) this.#checkContext(job, branch);

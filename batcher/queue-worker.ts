@@ -13,6 +13,8 @@ export interface TakenJob {
   data: unknown;
   /** From 1; more than 1 when an earlier holder went silent. */
   attempt: number;
+  /** How often a holder went silent over it; our own late renewals, which say nothing against the job, are not counted. */
+  deathCount: number;
   /** Off the queue for good. */
   complete(): Promise<void>;
   /** Back to the queue, for any batcher that serves it. */
@@ -34,11 +36,15 @@ export interface QueueWorkerOptions {
 }
 
 const LOCK_RENEWALS = 4;
+/** Jobs of which it is remembered that we were late; a job that others finished would be remembered for ever. */
+const REMEMBERED_LAPSES = 1_000;
 
 export class QueueWorker {
   readonly #options: QueueWorkerOptions;
   readonly #worker: Worker;
   readonly #held = new Map<string, QueueJob>();
+  /** By job: how often our own renewal came too late. */
+  readonly #lapses = new Map<string, number>();
   #renewal: NodeJS.Timeout | undefined;
 
   constructor(options: QueueWorkerOptions) {
@@ -88,12 +94,13 @@ export class QueueWorker {
   #hold(queueJob: QueueJob): TakenJob {
     const id = queueJob.id!;
     // The same job again: our own lock ran out. The earlier attempt here is fenced off like anyone else's.
-    if (this.#held.has(id)) this.#options.lost(id);
+    if (this.#held.has(id)) this.#lapsed(id);
     this.#held.set(id, queueJob);
     return {
       id,
       data: queueJob.data,
       attempt: queueJob.attemptsStarted,
+      deathCount: Math.max(0, queueJob.stalledCounter - (this.#lapses.get(id) ?? 0)),
       complete: () => this.#settle(queueJob, job => job.moveToCompleted(null, this.#options.batcherId, false)),
       giveBack: () => this.#settle(queueJob, job => this.#moveBack(job)),
     };
@@ -109,6 +116,7 @@ export class QueueWorker {
   async #settle(queueJob: QueueJob, move: (job: QueueJob) => Promise<unknown>): Promise<void> {
     if (this.#held.get(queueJob.id!) !== queueJob) return;
     this.#held.delete(queueJob.id!);
+    this.#lapses.delete(queueJob.id!);
     try {
       await move(queueJob);
     } catch (error) {
@@ -123,8 +131,14 @@ export class QueueWorker {
         const renewed = await queueJob.extendLock(this.#options.batcherId, this.#options.lockMs).catch(() => undefined);
         if (renewed !== 0 || this.#held.get(id) !== queueJob) return;
         this.#held.delete(id);
-        this.#options.lost(id);
+        this.#lapsed(id);
       }),
     );
+  }
+
+  #lapsed(jobId: string): void {
+    this.#lapses.set(jobId, (this.#lapses.get(jobId) ?? 0) + 1);
+    if (this.#lapses.size > REMEMBERED_LAPSES) this.#lapses.delete(this.#lapses.keys().next().value!);
+    this.#options.lost(jobId);
   }
 }

@@ -170,7 +170,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   const text = await readText();
   for (let index = 0; index < plan.batch; index++) {
     const job = jobOf(index, { plan, content: passage(text, index, plan.promptWords), model: model.manifest.name });
-    await generations.submit({ id: job.id, data: job, attempt: 1, complete: async () => {}, giveBack: async () => {} });
+    await generations.submit({ id: job.id, data: job, attempt: 1, deathCount: 0, complete: async () => {}, giveBack: async () => {} });
   }
   await Promise.race([running, failure.promise]);
   await publisher.idle();

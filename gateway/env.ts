@@ -87,11 +87,12 @@ const NUMBERS = {
   },
   silenceTimeoutMs: {
     name: 'SLUICE_SILENCE_TIMEOUT_MS',
-    fallback: 120_000,
+    fallback: 600_000,
     min: 100,
     max: 86_400_000,
     unit: 'milliseconds',
-    about: 'How long a running request may go without an event; longer than the longest prefill, and than a failover.',
+    about:
+      'How long a taken request may go without an event; longer than the longest prefill, its wait for a row included. A dead batcher is noticed much sooner, by its locks.',
   },
   maxBufferedBytes: {
     name: 'SLUICE_MAX_BUFFERED_BYTES',

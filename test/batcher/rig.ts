@@ -127,6 +127,7 @@ export class Rig {
       id: job.id,
       data: job,
       attempt,
+      deathCount: attempt - 1,
       complete: async () => void this.completed.push(job.id),
       giveBack: async () => void this.givenBack.push(job.id),
     };
