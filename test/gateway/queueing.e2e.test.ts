@@ -223,10 +223,12 @@ describe('routing', () => {
     source.resume();
     other.resume();
     await eventually('nothing waits', async () => (await waitingCount(ownQueue('other'))) + (await waitingCount(SHARED_QUEUE)) === 0);
-    other.taken.length = 0;
-    const answer = (await (await stack.post(turn, as('flood'))).json()) as Completion;
-    expect(answer.choices[0]!.message.content).toBe('go on');
-    expect(other.taken).toEqual([answer.id]);
+    // Until its card tells that nothing waits there any more, the shared queue may be the shorter way.
+    await eventually('the batcher that holds it answers', async () => {
+      const answer = (await (await stack.post(turn, as('flood'))).json()) as Completion;
+      expect(answer.choices[0]!.message.content).toBe('go on');
+      return other.taken.includes(answer.id);
+    });
   });
 
   test('case 39: not another tenant’s, whatever it says of itself', async () => {
