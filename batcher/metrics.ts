@@ -33,7 +33,6 @@ export interface EndedRequest {
 
 export class Metrics {
   readonly registry = new Registry();
-  readonly #model: string;
   readonly #promptTokens = this.#counter('prompt_tokens_total', 'Prompt tokens of requests that got a first token.');
   readonly #generationTokens = this.#counter('generation_tokens_total', 'Generated tokens.');
   readonly #success = this.#counter('request_success_total', 'Requests that ended, by reason.', ['finished_reason']);
@@ -59,7 +58,6 @@ export class Metrics {
   readonly #acceptedTokens = this.#counter('spec_decode_num_accepted_tokens', 'Draft tokens that the model would have sampled.');
 
   constructor(model: string, source: MetricsSource) {
-    this.#model = model;
     this.registry.setDefaultLabels({ model_name: model });
     this.#gauge('num_requests_running', 'Sequences with a row.', source.runningCount);
     this.#gauge('num_requests_waiting', 'Sequences that wait for a row.', source.waitingCount);
@@ -110,10 +108,6 @@ export class Metrics {
     this.#prefillTime.observe(timings.prefillMs / 1000);
     this.#decodeTime.observe(Math.max(0, e2eMs - timings.ttftMs) / 1000);
     if (timings.decodeTokensPerSecond > 0) this.#requestRate.observe({ scope: 'request' }, timings.decodeTokensPerSecond);
-  }
-
-  get model(): string {
-    return this.#model;
   }
 
   #counter(name: string, help: string, labelNames: string[] = []): Counter {
