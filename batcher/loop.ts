@@ -29,7 +29,7 @@ export interface LoopParts {
   runFailed(sequenceIds: readonly string[], error: Error): void;
   /** Rows that a decode batch with a reproducible sequence has at the least. */
   reproducibleRows: number;
-  /** Most that a prefill may add to the time between two tokens, in ms. */
+  /** Time between two tokens of a running stream that a prefill beside it is to keep to, in ms. */
   itlSloMs: number;
   /** A step was run; so much of it was spent outside the engine. */
   onStep?(plan: StepPlan, overheadMs: number): void;
@@ -53,6 +53,8 @@ export class Loop {
   #isStopped = false;
   /** Spent in the engine during the step under way. */
   #engineMs = 0;
+  /** Of that, on streams that run: their decode and what verified their drafts. */
+  #streamsMs = 0;
 
   constructor(parts: LoopParts) {
     this.#parts = parts;
@@ -85,6 +87,7 @@ export class Loop {
       }
       const startedAt = performance.now();
       this.#engineMs = 0;
+      this.#streamsMs = 0;
       for (const { sequenceId, cachedTokens } of plan.admitted) {
         const found = this.#parts.find(sequenceId);
         found?.generation.prefillStarts(found.branch, cachedTokens);
@@ -92,6 +95,7 @@ export class Loop {
       this.#endForRoom(plan.exhausted);
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
+      this.#parts.rates.stepped(this.#streamsMs);
       // A stream that got its first token in this step, or drafts verified, goes on in the next one.
       this.#sizeChunks(plan.decode.length > 0 || outcomes.some(outcome => !outcome.finished));
       this.#offerDrafts(outcomes);
@@ -121,6 +125,7 @@ export class Loop {
       const logits = await running;
       const ms = this.#engineTime(startedAt);
       if (chunk.purpose === 'verify') {
+        this.#streamsMs += ms;
         this.#verify(chunk, logits, { ms, outcomes });
         return;
       }
@@ -165,6 +170,7 @@ export class Loop {
       this.#tell();
       const logits = await running;
       const ms = this.#engineTime(startedAt);
+      this.#streamsMs += ms;
       this.#parts.rates.decoded(entries.length, ms);
       this.#parts.speculation?.decoded(entries.length, ms);
       entries.forEach((entry, index) => {
@@ -255,13 +261,14 @@ export class Loop {
     }
   }
 
-  /** Beside running streams a chunk takes as long as the latency bound allows, by its measured cost; with nobody to hold up it is as large as can be. */
+  /** Beside running streams a chunk takes what the latency bound leaves of a step; with nobody to hold up it is as large as can be. */
   #sizeChunks(isDecoding: boolean): void {
     const { rates, scheduler, itlSloMs } = this.#parts;
-    const within = rates.chunkTokensWithin(itlSloMs, 0);
+    const ms = rates.chunkMsWithin(itlSloMs);
+    const within = rates.chunkTokensWithin(ms, 0);
     if (within === undefined) return;
     scheduler.setPrefillRate(rates.prefillTokensPerSecond);
-    const tokensFrom = (start: number) => Math.max(LEAST_CHUNK_TOKENS, rates.chunkTokensWithin(itlSloMs, start) ?? within);
+    const tokensFrom = (start: number) => Math.max(LEAST_CHUNK_TOKENS, rates.chunkTokensWithin(ms, start) ?? within);
     if (isDecoding) scheduler.setChunkTokens(tokensFrom(0), tokensFrom);
     else scheduler.setChunkTokens(Number.POSITIVE_INFINITY);
   }

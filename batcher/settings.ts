@@ -75,7 +75,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--max-running <count>', 'sequences computed at once', integer('max-running', 1, 1024), 32)
     .option('--context <tokens>', 'longest prompt plus answer; at most and by default the model’s own', integer('context', 16, 1 << 20))
     .option('--kv-memory <size>', 'memory for keys and values, as 512M or 4G; by default a share of what is free', byteSize)
-    .option('--itl-slo <ms>', 'most that a prefill may add to the time between two tokens', integer('itl-slo', 10, 60_000), 150)
+    .option('--itl-slo <ms>', 'ms between two tokens of a stream that a prefill beside it keeps to', integer('itl-slo', 10, 60_000), 150)
     .option('--max-batched-tokens <tokens>', 'tokens of one step', integer('max-batched-tokens', 16, 1 << 20), 512)
     .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
     .option('--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster', onOff, true)

@@ -24,12 +24,28 @@ class RecentRuns {
   }
 }
 
+/** Steps that verify drafts take longer than those between them; the longest of recent ones counts, so much less with each step. */
+const LONGEST_KEPT = 0.9;
+/** Of the bound, what a chunk gets where streams alone take nearly all of it: prompts go on, and two tokens are so much further apart. */
+const LEAST_CHUNK_SHARE = 0.5;
+
 export class StepRates {
   readonly #chunkCost = new ChunkCost();
   readonly #decode = new RecentRuns();
   /** Of recent prompt tokens, decaying. */
   #promptTokens = 0;
   #positionSum = 0;
+  #streamsStepMs = 0;
+
+  /** A step gave so much of its time to streams that run. */
+  stepped(streamsMs: number): void {
+    this.#streamsStepMs = Math.max(streamsMs, this.#streamsStepMs * LONGEST_KEPT);
+  }
+
+  /** Milliseconds of a prefill chunk in a step that is to take `itlSloMs` with the streams that run beside it. */
+  chunkMsWithin(itlSloMs: number): number {
+    return Math.max(itlSloMs - this.#streamsStepMs, itlSloMs * LEAST_CHUNK_SHARE);
+  }
 
   prefilled(chunk: ChunkSize, ms: number): void {
     this.#chunkCost.observe(chunk, ms);
