@@ -32,6 +32,8 @@ export class Generation {
   #firstTokenAt: number | undefined;
   #lastTokenAt: number | undefined;
   #unsent: TokenEvent[] = [];
+  /** The last attempt that recorded a token; 0 when none did. */
+  #lastFruitfulAttempt = 0;
 
   constructor(options: GenerationOptions) {
     const { job } = options;
@@ -71,8 +73,14 @@ export class Generation {
       this.#seq = event.seq + 1;
       if (event.type === 'finish' || event.type === 'error') this.#isOver = true;
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
+      if (event.type === 'delta' && event.tokenIds.length > 0) this.#lastFruitfulAttempt = event.attempt;
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
+  }
+
+  /** Attempts since the last one that got further, that one included; this one is not. */
+  get attemptsAtThisPlace(): number {
+    return this.recipient.attempt - Math.max(1, this.#lastFruitfulAttempt);
   }
 
   accept(): void {

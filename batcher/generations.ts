@@ -14,6 +14,9 @@ import type { TakenJob } from './queue-worker.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
 
+/** Times the attempts that a request has at one place, it may outlive batchers while it gets further. */
+const FRUITFUL_DEATHS = 5;
+
 export interface GenerationsOptions {
   scheduler: Scheduler;
   outbox: Pick<Outbox, 'claim'>;
@@ -177,9 +180,7 @@ export class Generations {
     }
     try {
       if (refusal !== undefined) throw refusal;
-      if (taken.deathCount >= this.#options.maxAttempts) {
-        throw new ApiError('generation_failed', `The request failed ${this.#options.maxAttempts} times and is not tried again.`);
-      }
+      this.#checkDeaths(taken, generation);
       for (const branch of generation.branches) this.#checkContext(job, branch);
       for (const branch of generation.branches) this.#schedule(job, branch);
       generation.accept();
@@ -187,6 +188,17 @@ export class Generations {
     } catch (error) {
       this.#refuse(generation, asRefusal(error, paramOf(job)));
     }
+  }
+
+  /**
+   * A request over which batchers die again and again without a token more is what kills them. One that gets further each time had bad luck, within
+   * reason: it is given up too when it was there at many deaths.
+   */
+  #checkDeaths({ deathCount }: TakenJob, generation: Generation): void {
+    const { maxAttempts } = this.#options;
+    const isStuck = Math.min(deathCount, generation.attemptsAtThisPlace) >= maxAttempts;
+    if (!isStuck && deathCount < maxAttempts * FRUITFUL_DEATHS) return;
+    throw new ApiError('generation_failed', `Batchers ended ${deathCount} times while they worked on this request; it is not tried again.`);
   }
 
   #refuse(generation: Generation, { code, message, param }: ApiError): void {

@@ -80,7 +80,12 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
     .option('--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster', onOff, true)
     .option('--speculation <on|off>', 'drafts by prompt look-up for small batches, where they pay', onOff, true)
-    .option('--max-attempts <count>', 'how often a request is tried before it fails for good', integer('max-attempts', 1, 100), 3)
+    .option(
+      '--max-attempts <count>',
+      'batchers that may end over a request at one place before it fails for good',
+      integer('max-attempts', 1, 100),
+      3,
+    )
     .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
     .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
     .option(

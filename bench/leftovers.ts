@@ -22,6 +22,8 @@ export interface Leftovers {
 const SETTLED_PATIENCE_MS = 30_000;
 const POLL_MS = 250;
 const SCAN_COUNT = 500;
+/** As many as there are queues, and queues as there are batchers: what BullMQ keeps of each. */
+const QUEUE_KEY = /^sluice:\{[^}]*\}:[\w%-]+:(meta|id|events|stalled-check|stalled|marker|pc)$/;
 
 export class LeftoverProbe {
   readonly #redis: Redis;
@@ -29,7 +31,10 @@ export class LeftoverProbe {
 
   constructor(redisUrl: string, model: string) {
     this.#redis = new Redis(redisUrl, { maxRetriesPerRequest: null });
+    // A probe outlives a Redis that a bench breaks: it reads when there is one again.
+    this.#redis.on('error', () => undefined);
     this.#queue = new Queue(SHARED_QUEUE, { connection: connectionOptions(redisUrl), prefix: queuePrefix(model) });
+    this.#queue.on('error', () => undefined);
   }
 
   /** Undefined while some batcher has written no card since that moment (epoch milliseconds). */
@@ -57,7 +62,7 @@ export class LeftoverProbe {
     }
   }
 
-  /** Names of all keys without an expiry. */
+  /** Names of all keys without an expiry, but for what there is of each queue, however many requests there were. */
   async lastingKeys(): Promise<Set<string>> {
     const lasting = new Set<string>();
     let cursor = '0';
@@ -65,7 +70,7 @@ export class LeftoverProbe {
       const [next, keys] = await this.#redis.scan(cursor, 'COUNT', SCAN_COUNT);
       const lifetimes = await Promise.all(keys.map(key => this.#redis.pttl(key)));
       keys.forEach((key, i) => {
-        if (lifetimes[i] === -1) lasting.add(key);
+        if (lifetimes[i] === -1 && !QUEUE_KEY.test(key)) lasting.add(key);
       });
       cursor = next;
     } while (cursor !== '0');

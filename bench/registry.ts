@@ -47,4 +47,8 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'time of a step outside onnxruntime',
     load: async () => (await import('./step-cost.ts')).stepCostBench,
   },
+  chaos: {
+    summary: 'random faults under load: no answer is lost, altered or given twice',
+    load: async () => (await import('./chaos.ts')).chaosBench,
+  },
 };

@@ -24,6 +24,13 @@ export interface Stack extends AsyncDisposable {
   redisUrl: string;
   /** Of the one batcher. Throws while it is not running. */
   batcherPid(): number;
+  /** Of those that run. */
+  readonly batcherPids: readonly number[];
+  /** Undefined while it is not running. */
+  gatewayPid(): number | undefined;
+  redisPid(): number | undefined;
+  /** Starts batchers again that ended because they were asked to. */
+  restartDrained(): void;
   /** What the one batcher has counted so far. */
   metrics(): Promise<MetricsPage>;
   close(): Promise<void>;
@@ -99,6 +106,12 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       if (pid === undefined) throw new Error('the batcher is not running');
       return pid;
     },
+    get batcherPids() {
+      return installation.batcherPids;
+    },
+    gatewayPid: () => installation.gatewayPid,
+    redisPid: () => redis.child.pid,
+    restartDrained: () => installation.restartDrained(),
     metrics: () => MetricsPage.read(`http://${HOST}:${metricsPort}/metrics`),
     close,
     [Symbol.asyncDispose]: close,

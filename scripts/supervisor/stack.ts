@@ -76,6 +76,15 @@ export class Stack {
     return this.#batchers.flatMap(batcher => batcher.pid ?? []);
   }
 
+  get gatewayPid(): number | undefined {
+    return this.#gateway?.pid;
+  }
+
+  /** Starts batchers again that ended because they were asked to. */
+  restartDrained(): void {
+    for (const batcher of this.#batchers) if (batcher.state === 'stopped' && !this.#stopped.signal.aborted) batcher.start();
+  }
+
   /** Aborted by stop(): for work on the model that the start waits for. */
   get stopped(): AbortSignal {
     return this.#stopped.signal;

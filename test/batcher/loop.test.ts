@@ -175,6 +175,39 @@ describe('Loop', () => {
     expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'generation_failed' }]);
   });
 
+  it('goes on with a job that gets further with each batcher that dies, but not for ever', async () => {
+    open();
+    const whole = makeJob({ stopping: { maxTokens: 40, ignoreEos: true } });
+    await rig.submit(whole);
+    await rig.settled();
+    const events = rig.eventsOf(whole.id);
+    // Each attempt has recorded three events more, and died.
+    const job = { ...whole, id: `${whole.id}-unlucky` };
+    const recorded = events.slice(0, 15).map((event, index) => ({ ...event, id: job.id, attempt: 1 + Math.floor(index / 3) }));
+    rig.events.set(job.id, recorded);
+    await rig.submit(job, 6);
+    await rig.settled();
+    expect(rig.textOf(job.id)).toBe(rig.textOf(whole.id));
+
+    const stuck = { ...whole, id: `${whole.id}-stuck` };
+    rig.events.set(
+      stuck.id,
+      recorded.slice(0, 3).map(event => ({ ...event, id: stuck.id })),
+    );
+    await rig.submit(stuck, 4);
+    await rig.settled();
+    expect(rig.eventsOf(stuck.id).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });
+
+    const hopeless = { ...whole, id: `${whole.id}-hopeless` };
+    rig.events.set(
+      hopeless.id,
+      events.slice(0, 15).map((event, index) => ({ ...event, id: hopeless.id, attempt: index + 1 })),
+    );
+    await rig.submit(hopeless, 16);
+    await rig.settled();
+    expect(rig.eventsOf(hopeless.id).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });
+  });
+
   it('fails only the jobs of a run that failed', async () => {
     const { engine } = open();
     const job = makeJob();
