@@ -4,6 +4,7 @@
  *   intake → generations → scheduler ⇄ loop ⇄ engine
  *                 └── publisher → outbox      heartbeat
  */
+import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
 import { OrtEngine } from './engine/ort-engine.ts';
@@ -24,6 +25,7 @@ import { PrefixOutbox } from './prefix-outbox.ts';
 import { PrefixPublisher } from './prefix-publisher.ts';
 import { BranchMaker } from './prompt-branch.ts';
 import { encodePrompt } from './prompt-encoder.ts';
+import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
 import { connectRedis } from './redis.ts';
 import { Room } from './room.ts';
@@ -94,6 +96,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
           onChanged: () => prefixPublisher?.changed(),
         });
   const kv: KvCache = new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }, held);
+  for (const path of settings.publicPrefixPaths) kv.approvePublicPrefix(publicPrefixTokens(await readFile(path, 'utf8'), template));
   const scheduler = new Scheduler({
     settings: schedulerSettings({
       maxRunning: rowCount,

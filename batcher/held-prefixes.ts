@@ -11,7 +11,7 @@
  */
 
 import type { Prompt } from '../shared/job.ts';
-import { answerHead, PrefixChain, promptBytes, publicLength, tokenIdBytes } from '../shared/prefix.ts';
+import { answerHead, PrefixChain, promptBytes, tokenIdBytes } from '../shared/prefix.ts';
 import type { StoreListener } from './kv/kv-cache.ts';
 import { textCoverage } from './text-coverage.ts';
 
@@ -26,8 +26,6 @@ export interface HeldPrefixesOptions {
   tokenBytes(tokenId: number, controlTokens: 'spelled' | 'hidden'): Uint8Array;
   /** Tokens of a stored path. */
   pathTokenIds(blockId: number): readonly number[];
-  /** Prefixes that the operator lets all tenants share, as promptBytes gives them. */
-  publicPrefixes?: readonly Uint8Array[];
   /** There is news. */
   onChanged(): void;
 }
@@ -87,7 +85,7 @@ export class HeldPrefixes implements StoreListener {
     const { tenant, prompt, promptTokenIds } = request;
     const { kind } = prompt;
     const bytes = promptBytes(prompt);
-    const chain = new PrefixChain(tenant, publicLength(bytes, this.#options.publicPrefixes ?? []));
+    const chain = new PrefixChain(tenant);
     const needs = textCoverage({
       bytes,
       kind,

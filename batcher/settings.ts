@@ -30,6 +30,8 @@ export interface BatcherSettings {
   speculation: boolean;
   /** A request is tried so many times before it fails for good. */
   maxAttempts: number;
+  /** Files, each the text of a system message that all tenants may share. */
+  publicPrefixPaths: readonly string[];
   /** Where /metrics is served on the loopback interface; undefined serves none. */
   metricsPort: number | undefined;
   /** Jobs taken off the queue ahead of a free row. */
@@ -86,6 +88,12 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
       integer('max-attempts', 1, 100),
       3,
     )
+    .option(
+      '--public-prefix <file>',
+      'system message whose tokens all tenants may share in the prefix cache; can be given more than once',
+      (path: string, earlier: string[]) => [...earlier, path],
+      [],
+    )
     .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
     .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
     .option(
@@ -121,6 +129,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     reproducible: options.reproducible,
     speculation: options.speculation,
     maxAttempts: options.maxAttempts,
+    publicPrefixPaths: options.publicPrefix,
     metricsPort: options.metricsPort,
     prefetch: options.prefetch,
     prefixDirectoryEntries: options.prefixDirectoryEntries,

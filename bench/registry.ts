@@ -51,4 +51,12 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'random faults under load: no answer is lost, altered or given twice',
     load: async () => (await import('./chaos.ts')).chaosBench,
   },
+  overload: {
+    summary: 'many times the capacity: goodput, refusals, memory, recovery',
+    load: async () => (await import('./overload.ts')).overloadBench,
+  },
+  soak: {
+    summary: 'mixed traffic for a long time: memory stays flat',
+    load: async () => (await import('./soak.ts')).soakBench,
+  },
 };

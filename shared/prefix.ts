@@ -80,36 +80,22 @@ export function tokenIdBytes(tokenIds: readonly number[]): Uint8Array {
 }
 
 /** The hashes of a prompt's whole blocks. The tenant is the authenticated one, never a word of the request's. */
-export function prefixHashes(prompt: Prompt, tenant: string, publicPrefixes: readonly Uint8Array[] = []): string[] {
-  const bytes = promptBytes(prompt);
-  return new PrefixChain(tenant, publicLength(bytes, publicPrefixes)).push(bytes);
-}
-
-/** Bytes at the front that are a prefix which the operator lets all tenants share; given as promptBytes of a prompt that is nothing else. */
-export function publicLength(bytes: Uint8Array, publicPrefixes: readonly Uint8Array[]): number {
-  let length = 0;
-  for (const prefix of publicPrefixes) {
-    if (prefix.length > length && prefix.length <= bytes.length && prefix.every((byte, i) => byte === bytes[i])) length = prefix.length;
-  }
-  return length;
+export function prefixHashes(prompt: Prompt, tenant: string): string[] {
+  return new PrefixChain(tenant).push(promptBytes(prompt));
 }
 
 /** PrefixChain: the hash chain of one text that grows at its end. */
 export class PrefixChain {
-  readonly #tenant: string;
-  /** Whole blocks at the front that all tenants share. */
-  readonly #publicBlocks: number;
   readonly #state: Int32Array;
   /** Bytes of the block that is not whole yet. */
   readonly #tail = new Uint8Array(TEXT_BLOCK_BYTES);
   #byteCount = 0;
 
-  constructor(tenant: string, publicBytes = 0, from?: PrefixChain) {
-    this.#tenant = tenant;
-    this.#publicBlocks = Math.floor(publicBytes / TEXT_BLOCK_BYTES);
-    if (from === undefined) {
+  /** Salted by the tenant, or going on where another stands. */
+  constructor(from: string | PrefixChain) {
+    if (typeof from === 'string') {
       this.#state = initialState();
-      this.#salt(this.#publicBlocks > 0 ? undefined : tenant);
+      this.#salt(from);
     } else {
       this.#state = from.#state.slice();
       this.#tail.set(from.#tail);
@@ -123,7 +109,7 @@ export class PrefixChain {
 
   /** Goes on by itself from where this one is. */
   fork(): PrefixChain {
-    return new PrefixChain(this.#tenant, this.#publicBlocks * TEXT_BLOCK_BYTES, this);
+    return new PrefixChain(this);
   }
 
   /** The hashes of the blocks that these bytes complete. */
@@ -147,18 +133,14 @@ export class PrefixChain {
     return hashes;
   }
 
-  /** One block; byteCount is at its end. */
   #take(bytes: Uint8Array, offset: number): string {
     for (let at = 0; at < TEXT_BLOCK_BYTES; at += SHA_256_BLOCK_BYTES) compress(this.#state, bytes, offset + at);
-    const hash = hashText(this.#state);
-    // What follows the shared part is the tenant's own.
-    if (this.#publicBlocks > 0 && this.#byteCount === this.#publicBlocks * TEXT_BLOCK_BYTES) this.#salt(this.#tenant);
-    return hash;
+    return hashText(this.#state);
   }
 
-  /** Undefined for what all tenants share. Length and text in whole compression blocks, so that no two salts are alike. */
-  #salt(tenant: string | undefined): void {
-    const name = encode([tenant === undefined ? '' : `tenant ${tenant}`]);
+  /** Length and text in whole compression blocks, so that no two salts are alike. */
+  #salt(tenant: string): void {
+    const name = encode([`tenant ${tenant}`]);
     const block = new Uint8Array(Math.ceil((2 + name.length) / SHA_256_BLOCK_BYTES) * SHA_256_BLOCK_BYTES);
     block[0] = name.length;
     block[1] = name.length >>> 8;

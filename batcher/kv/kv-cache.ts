@@ -72,8 +72,8 @@ export interface KvUsage {
 
 export class KvCache {
   readonly shape: Readonly<KvCacheShape>;
-  #pool: BlockPool;
-  #tree: RadixTree;
+  readonly #pool: BlockPool;
+  readonly #tree: RadixTree;
   readonly #held: Int32Array;
   #rowBlocks = 0;
   #evicted: number[] = [];
@@ -280,20 +280,6 @@ export class KvCache {
   pathTokenIds(blockId: number): number[] {
     if (this.#pool.referenceCount(blockId) === 0) throw new Error(`Block ${blockId} is not stored.`);
     return this.#tree.pathTokenIds(blockId);
-  }
-
-  /** Forgets all rows and everything stored, when the engine's memory can no longer be trusted. No handle may be locked after it. */
-  clear(): void {
-    if (this.#listener !== undefined) {
-      for (let id = 0; id < this.shape.storeBlocks; id += 1) {
-        if (this.#pool.referenceCount(id) > 0) this.#listener.evicted(id);
-      }
-    }
-    this.#pool = new BlockPool(this.shape.storeBlocks);
-    this.#tree = new RadixTree(this.shape.blockTokens, this.#pool);
-    this.#held.fill(0);
-    this.#rowBlocks = 0;
-    this.#evicted = [];
   }
 
   /** Throws when the accounting identity or a part of the store is broken. */

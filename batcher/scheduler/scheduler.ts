@@ -272,26 +272,6 @@ export class Scheduler {
     return limited;
   }
 
-  /**
-   * After the engine failed as a whole: nothing in its memory is trusted any more. All running sequences end, what waits stays.
-   * Returns the choices that ended.
-   */
-  abandon(): readonly string[] {
-    this.#flight = undefined;
-    const ended: string[] = [];
-    for (const sequence of [...this.#running, ...this.#forks.map(fork => fork.sequence)]) {
-      ended.push(...sequence.choiceIds);
-      this.#end(sequence);
-    }
-    for (const sequence of this.#retiring) {
-      if (sequence.row !== undefined) this.#running.rows.vacate(sequence);
-    }
-    this.#retiring = [];
-    this.#forks = [];
-    this.#kv.clear();
-    return ended;
-  }
-
   /** Throws when an invariant is broken. Walks everything. */
   check(): void {
     this.#kv.check();

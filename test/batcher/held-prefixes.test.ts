@@ -183,14 +183,6 @@ describe('an eviction', () => {
     store.kv.growRow(0, 4);
     expect(store.heldBlocks(a)).toEqual([false]);
   });
-
-  it('of everything leaves nothing', () => {
-    const store = new Store();
-    store.serve(tokens(300));
-    store.kv.clear();
-    store.held.check();
-    expect(store.held.size).toBe(0);
-  });
 });
 
 describe('the bound', () => {

@@ -16,7 +16,7 @@ export class Product {
     this.redis = new Redis(stack.redisUrl);
   }
 
-  static async start(options: Pick<StackOptions, 'batcherCount' | 'bindings'> = {}): Promise<Product> {
+  static async start(options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'bindings'> = {}): Promise<Product> {
     const progress = () => undefined;
     const model = await benchModel({ model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
     return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...options }));
@@ -35,18 +35,29 @@ export class Product {
     return this.#stack.batcherPid();
   }
 
-  post(path: string, body: unknown, init: RequestInit = {}): Promise<Response> {
+  post(path: string, body: unknown, { key = this.key, ...init }: RequestInit & { key?: string } = {}): Promise<Response> {
     return fetch(`${this.baseUrl}${path}`, {
       ...init,
       method: 'POST',
-      headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: typeof body === 'string' ? body : JSON.stringify(body),
     });
   }
 
+  /** A key of that tenant. */
+  async makeKey(tenant: string): Promise<string> {
+    const response = await fetch(new URL('/admin/keys', this.baseUrl), {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ tenant }),
+    });
+    if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+    return ((await response.json()) as { key: string }).key;
+  }
+
   /** A whole chat reply; throws with the body for any status but 200. */
-  async chat(body: ChatBody): Promise<ChatReply> {
-    const response = await this.post('/chat/completions', { model: 'default', temperature: 0, max_tokens: 24, ...body });
+  async chat(body: ChatBody, key = this.key): Promise<ChatReply> {
+    const response = await this.post('/chat/completions', { model: 'default', temperature: 0, max_tokens: 24, ...body }, { key });
     if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
     return (await response.json()) as ChatReply;
   }

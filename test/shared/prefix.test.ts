@@ -3,16 +3,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChatMessage, Prompt } from '../../shared/job.ts';
-import {
-  answerHead,
-  HASH_LENGTH,
-  PrefixChain,
-  prefixHashes,
-  promptBytes,
-  publicLength,
-  TEXT_BLOCK_BYTES,
-  tokenIdBytes,
-} from '../../shared/prefix.ts';
+import { answerHead, HASH_LENGTH, PrefixChain, prefixHashes, promptBytes, TEXT_BLOCK_BYTES, tokenIdBytes } from '../../shared/prefix.ts';
 import { compress, initialState } from '../../shared/sha-256.ts';
 
 const chat = (messages: ChatMessage[], tools?: unknown[]): Prompt => ({ kind: 'chat', messages, ...(tools && { tools }) });
@@ -188,28 +179,5 @@ describe('hashes', () => {
         expect(fork.byteCount).toBe(bytes.length);
       }),
     );
-  });
-
-  it('tenants share those of an approved prefix, and nothing after it', () => {
-    const rules: ChatMessage = { role: 'system', content: 'Be kind. '.repeat(80) };
-    const approved = promptBytes(chat([rules]));
-    const shared = Math.floor(approved.length / TEXT_BLOCK_BYTES);
-    const conversation = chat([rules, user('q'.repeat(900))]);
-    const [a, b] = ['a', 'b'].map(tenant => prefixHashes(conversation, tenant, [approved]));
-    expect(shared).toBe(2);
-    expect(a!.slice(0, shared)).toEqual(b!.slice(0, shared));
-    expect(a!.slice(shared).filter(hash => b!.includes(hash))).toEqual([]);
-    // Who comes near it shares nothing.
-    const near = chat([{ ...rules, content: `${rules.content?.slice(0, -2)}!` }, user('q'.repeat(900))]);
-    expect(prefixHashes(near, 'a', [approved])).toEqual(prefixHashes(near, 'a'));
-    expect(prefixHashes(near, 'a').filter(hash => prefixHashes(near, 'b').includes(hash))).toEqual([]);
-  });
-
-  it('the longest of several approved prefixes counts', () => {
-    const bytes = promptBytes(long(1000));
-    expect(publicLength(bytes, [bytes.subarray(0, 300), bytes.subarray(0, 700), joined(bytes.subarray(0, 800), Buffer.from('!'))])).toBe(
-      700,
-    );
-    expect(publicLength(bytes, [joined(bytes, bytes)])).toBe(0);
   });
 });

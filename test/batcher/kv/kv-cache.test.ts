@@ -213,16 +213,6 @@ describe('the budget', () => {
     kv.check();
   });
 
-  test('clear forgets everything', () => {
-    const kv = cache();
-    save(kv, tokens(8));
-    kv.growRow(0, 2);
-    kv.clear();
-    kv.check();
-    expect(kv.freeBlocks).toBe(16);
-    expect(found(kv, tokens(8))).toBe(0);
-  });
-
   test('refuses impossible shapes', () => {
     expect(() => cache({ budgetBlocks: 0 })).toThrow('budgetBlocks');
     expect(() => new KvCache({ blockTokens: 1, budgetBlocks: 1, storeBlocks: 1, rowCount: 1 })).toThrow('blockTokens');

@@ -484,18 +484,6 @@ test('a batch of one reproducible sequence may be padded while a prefill runs in
   expect(tested.generated('seeded')).toEqual(reference(prompt(6), choose, { kernels: 'apart' }));
 });
 
-test('after a failure of the engine what ran has ended and what waits runs', async () => {
-  const tested = harness({ settings: { maxRunning: 2 } });
-  for (const id of ['a', 'b', 'c']) tested.add({ id, promptTokenIds: prompt(6, id.charCodeAt(0)), maxNewTokens: 20 });
-  for (let i = 0; i < 4; i += 1) await tested.step();
-  const { scheduler } = tested;
-  scheduler.plan();
-  expect([...scheduler.abandon()].sort()).toEqual(['a', 'b']);
-  scheduler.check();
-  expect([scheduler.has('a'), scheduler.has('c'), scheduler.runningCount, scheduler.waitingCount]).toEqual([false, true, 0, 1]);
-  expect(scheduler.plan()!.admitted).toMatchObject([{ sequenceId: 'c', cachedTokens: 0 }]);
-});
-
 test('finish and cancel of what is unknown or over do nothing', async () => {
   const tested = harness();
   tested.scheduler.finish('nobody');
