@@ -32,10 +32,11 @@ export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--context <tokens>', 'longest prompt plus answer (default: the model’s own)'],
   ['--kv-memory <size>', 'memory of each batcher for keys and values, as 512M or 4G (default: a share of what is free)'],
   ['--max-batched-tokens <tokens>', 'tokens of one step (default: 512)'],
-  ['--itl-slo <ms>', 'most that a prefill may add to the time between two tokens (default: 150)'],
+  ['--itl-slo <ms>', 'ms between two tokens of a stream that a prefill beside it keeps to (default: 150)'],
   ['--ttft-slo <ms>', 'wanted time to first token where the request names none'],
   ['--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster (default: on)'],
-  ['--max-attempts <count>', 'how often a request is tried before it fails for good (default: 3)'],
+  ['--max-attempts <count>', 'batchers that may end over a request at one place before it fails for good (default: 3)'],
+  ['--public-prefix <file...>', 'system messages that all tenants may share in the prefix cache'],
 ];
 
 export function readStartOptions(argv: readonly string[], environment: NodeJS.ProcessEnv): StartOptions {
@@ -78,7 +79,8 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     batcherArguments: BATCHER_OPTIONS.flatMap(([flags]) => {
       const option = new Option(flags);
       const value = given[option.attributeName()];
-      return value === undefined ? [] : [option.long as string, String(value)];
+      const values = Array.isArray(value) ? value : value === undefined ? [] : [value];
+      return values.flatMap(one => [option.long as string, String(one)]);
     }),
     redisUrl: given.redis ?? (environment.REDIS_URL || undefined),
     runtime: given.runtime,

@@ -26,6 +26,8 @@ describe('options', () => {
   it('of the batcher are handed on as they were given', () => {
     const { batcherArguments } = readStartOptions(['--threads', '3', '--max-running', '8', '--spinning', 'off'], {});
     expect(batcherArguments).toEqual(['--threads', '3', '--spinning', 'off', '--max-running', '8']);
+    const several = readStartOptions(['--public-prefix', 'a.txt', '--public-prefix', 'b.txt'], {});
+    expect(several.batcherArguments).toEqual(['--public-prefix', 'a.txt', '--public-prefix', 'b.txt']);
   });
 
   it.each(BATCHER_OPTIONS)('%s is one that a batcher knows', flags => {
