@@ -43,6 +43,8 @@ export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
   batcherArguments?: readonly string[];
   /** Of more than one, metrics and process ids are those of none. */
   batcherCount?: number;
+  /** A Redis that is there already; otherwise one of the stack's own, which redisPid() then tells. */
+  redisUrl?: string;
   /** Settings of the gateway, by their names. */
   bindings?: Readonly<Record<string, string>>;
 }
@@ -55,14 +57,16 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
   const data = openDataFolder(folder);
   const key = developmentKey(data.path);
-  const binary = await ensureRedisBinary(progress);
   // Our own Redis rather than the installation's, because the bench looks into it.
-  const redis = await startRedisServer({
-    binary,
-    folder: data.redis,
-    log: new ChildLog(join(data.logs, 'redis.log')),
-    onCrash: report => progress(`redis ended (${report.how})`),
-  });
+  const redis =
+    options.redisUrl === undefined
+      ? await startRedisServer({
+          binary: await ensureRedisBinary(progress),
+          folder: data.redis,
+          log: new ChildLog(join(data.logs, 'redis.log')),
+          onCrash: report => progress(`redis ended (${report.how})`),
+        })
+      : { url: options.redisUrl, child: undefined };
   const metricsPort = await freePort(HOST);
   const installation = new Installation(
     {
@@ -86,7 +90,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const close = () => {
     closing ??= (async () => {
       await installation.stop();
-      await redis.child.stop();
+      await redis.child?.stop();
       await rm(folder, { recursive: true, force: true });
     })();
     return closing;
@@ -110,7 +114,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       return installation.batcherPids;
     },
     gatewayPid: () => installation.gatewayPid,
-    redisPid: () => redis.child.pid,
+    redisPid: () => redis.child?.pid,
     restartDrained: () => installation.restartDrained(),
     metrics: () => MetricsPage.read(`http://${HOST}:${metricsPort}/metrics`),
     close,

@@ -13,6 +13,8 @@ export interface RedisOptions {
   /** Times a command survives a lost connection; null means always. */
   maxRetriesPerRequest: number | null;
   retryStrategy(attempt: number): number;
+  /** Asked about each error that Redis answers: 2 connects anew and gives the command once more. */
+  reconnectOnError(error: Error): false | 2;
 }
 
 /** [key, [entry id, [field, value, …]][]] for each stream that has something. */

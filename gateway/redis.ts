@@ -41,6 +41,8 @@ export class RedisLink {
       enableOfflineQueue: false,
       maxRetriesPerRequest: 0,
       retryStrategy: attempt => Math.min(attempt * RETRY_STEP_MS, RETRY_MAX_MS),
+      // What was the master until a failover: behind the same address the new one answers.
+      reconnectOnError: error => (error.message.startsWith('READONLY') ? 2 : false),
       ...(!options.isBlocking && { commandTimeout: options.timeoutMs }),
     });
     this.client.on('error', error => {

@@ -1,0 +1,93 @@
+/**
+ * RedisFailover: the master becomes a replica of the one that was its replica, and the address that everybody uses leads to the new master from then
+ * on; old connections stay with the old one, which only reads. Streams go on, and new requests are served.
+ */
+import { connect, createServer, type Server } from 'node:net';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { streamChat } from '../../bench/load-client.ts';
+import { type RedisServer, startRedis } from '../redis-server.ts';
+import { Product, user } from './product.ts';
+
+let masters: [RedisServer, RedisServer];
+let address: Server;
+let target: number;
+let product: Product;
+
+beforeAll(async () => {
+  masters = [await startRedis(), await startRedis()];
+  target = masters[0].port;
+  address = createServer(client => {
+    const server = connect(target, '127.0.0.1');
+    client.pipe(server).pipe(client);
+    const end = () => {
+      client.destroy();
+      server.destroy();
+    };
+    for (const socket of [client, server]) socket.on('error', () => undefined).on('close', end);
+  });
+  await new Promise<void>(resolve => address.listen(0, '127.0.0.1', resolve));
+  const { port } = address.address() as { port: number };
+  await onRedis(masters[1], redis => redis.replicaof('127.0.0.1', masters[0].port));
+  product = await Product.start({ redisUrl: `redis://127.0.0.1:${port}` });
+});
+afterAll(async () => {
+  await product?.stop();
+  address?.close();
+  for (const redis of masters ?? []) await redis.stop();
+});
+
+async function onRedis<T>(server: RedisServer, work: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(server.url);
+  try {
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** As a failover does that loses nothing: the old master takes no more writes, the replica has them all, then they change places. */
+async function failOver(from: RedisServer, to: RedisServer): Promise<void> {
+  await onRedis(from, async redis => {
+    await redis.call('CLIENT', 'PAUSE', '5000', 'WRITE');
+    await onRedis(to, async replica => {
+      const offset = async (client: Redis) => /(?:slave|master)_repl_offset:(\d+)/.exec(await client.info('replication'))?.[1];
+      while ((await offset(replica)) !== (await offset(redis))) await new Promise(resolve => setTimeout(resolve, 10));
+      await replica.replicaof('NO', 'ONE');
+    });
+    target = to.port;
+    await redis.replicaof('127.0.0.1', to.port);
+    await redis.call('CLIENT', 'UNPAUSE');
+  });
+}
+
+it('streams go on over a failover, to the same bytes, and new requests are served', async () => {
+  const body = {
+    model: 'default',
+    messages: [user('Tell of a ferry and its captain.')],
+    seed: 5,
+    temperature: 0.7,
+    max_tokens: 60,
+    ignore_eos: true,
+  };
+  const to = { baseUrl: product.baseUrl, apiKey: product.key };
+  const undisturbed = await streamChat(to, { body });
+  expect(undisturbed.faults).toEqual([]);
+  for (const [from, next] of [masters, masters.toReversed()] as [RedisServer, RedisServer][]) {
+    let failing: Promise<void> | undefined;
+    const outcome = await streamChat(to, {
+      body,
+      onChunk: count => {
+        if (count >= 5) failing ??= failOver(from, next);
+      },
+    });
+    await failing;
+    expect(outcome.faults).toEqual([]);
+    expect(outcome.text).toBe(undisturbed.text);
+    expect((await streamChat(to, { body })).text).toBe(undisturbed.text);
+    // Back in step before the next change of places.
+    await onRedis(from, async redis => {
+      while (!(await redis.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));
+    });
+  }
+});
