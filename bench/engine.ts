@@ -23,7 +23,7 @@ export const engineBench = bench({
     repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
     batches: { kind: 'counts', default: [1, 2, 4, 8, 16, 32], min: 1, max: 1024, help: 'sequences decoded together' },
     context: { kind: 'count', default: 128, min: 1, max: 1 << 20, help: 'tokens in each row before the first step' },
-    steps: { kind: 'count', default: 32, min: 1, max: 4096, help: 'decode steps of a measurement' },
+    steps: { kind: 'count', default: 64, min: 1, max: 4096, help: 'decode steps of a measurement' },
     prefill: { kind: 'count', default: 512, min: 2, max: 1 << 20, help: 'tokens of the prompt' },
   },
   async run({ settings, progress, children }) {

@@ -167,6 +167,17 @@ describe('Loop', () => {
     }
   });
 
+  it('serves a job of a later version, with fields that this one does not know', async () => {
+    open();
+    const known = makeJob();
+    const later = { ...known, id: `${known.id}-later`, version: 9, novelty: { depth: [1] }, sampling: { ...known.sampling, swing: 3 } };
+    await rig.submit(known);
+    await rig.submit(later as never);
+    await rig.settled();
+    expect(rig.textOf(later.id)).toBe(rig.textOf(known.id));
+    expect(rig.completed).toEqual(expect.arrayContaining([known.id, later.id]));
+  });
+
   it('gives up on a job that was tried too often', async () => {
     open();
     const job = makeJob();
