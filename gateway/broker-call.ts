@@ -56,6 +56,8 @@ interface ChatShape {
   kind: 'chat';
   isStreamed: boolean;
   includeUsage: boolean;
+  /** Absent for false, as in records of before it was there. */
+  hasRunningUsage?: boolean;
 }
 
 interface CompletionShape {

@@ -24,6 +24,7 @@ export interface ChatRequest {
   job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
   isStreamed: boolean;
   includeUsage: boolean;
+  hasRunningUsage: boolean;
   /** No tokenizer and template of ours makes more prompt tokens of this conversation. */
   promptTokensBound: number;
 }
@@ -172,6 +173,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     },
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
+    hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
     promptTokensBound: promptTokensBound(request.messages),
   };
 }

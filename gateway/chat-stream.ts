@@ -5,8 +5,8 @@
  * `id:` is the sequence number of the event that the frames before it complete: who comes back with it has seen all of that event.
  */
 import type { ApiError } from '../shared/errors.ts';
-import type { AnswerEvent, DeltaEvent, FinishEvent, FinishReason } from '../shared/token-event.ts';
-import { logprobsOut, type ReplyHead, timingsOut, usageOut } from './openai-response.ts';
+import type { AnswerEvent, DeltaEvent, FinishEvent, FinishReason, Usage } from '../shared/token-event.ts';
+import { logprobsOut, type ReplyHead, runningUsageOut, timingsOut, usageOut } from './openai-response.ts';
 import type { ReplyWriter } from './reply-writer.ts';
 import { commentLine, DONE_FRAME, errorFrame, framesWithId } from './sse-frame.ts';
 
@@ -14,6 +14,8 @@ export interface ChatStreamOptions {
   head: ReplyHead;
   choiceCount: number;
   includeUsage: boolean;
+  /** Each chunk tells the usage so far, as vLLM's `continuous_usage_stats` do. */
+  hasRunningUsage?: boolean;
 }
 
 interface ChoiceState {
@@ -29,9 +31,10 @@ export class ChatStream implements ReplyWriter {
   readonly #includeUsage: boolean;
   readonly #choices: ChoiceState[];
   #openCount: number;
-  /** A chunk up to its choices, and from there on: the same for all chunks, so written once. */
+  /** A chunk up to its choices, and from there on: the same for all chunks, unless they tell the usage so far, so written once. */
   readonly #before: string;
   readonly #after: string;
+  readonly #running: Usage | undefined;
 
   constructor(options: ChatStreamOptions) {
     const { id, created, model } = options.head;
@@ -39,6 +42,7 @@ export class ChatStream implements ReplyWriter {
     this.#before = `data: ${head.slice(0, -1)},"choices":[`;
     this.#after = options.includeUsage ? '],"usage":null' : ']';
     this.#includeUsage = options.includeUsage;
+    this.#running = options.hasRunningUsage ? { promptTokens: 0, completionTokens: 0, cachedTokens: 0 } : undefined;
     this.#choices = Array.from({ length: options.choiceCount }, () => ({ hasRole: false, finishReason: undefined, isEnded: false }));
     this.#openCount = options.choiceCount;
   }
@@ -46,6 +50,8 @@ export class ChatStream implements ReplyWriter {
   write(event: AnswerEvent): string {
     switch (event.type) {
       case 'accepted':
+        if (this.#running !== undefined) this.#running.promptTokens = event.promptTokens;
+        return '';
       case 'echo':
         return '';
       case 'delta':
@@ -66,6 +72,7 @@ export class ChatStream implements ReplyWriter {
   #delta(event: DeltaEvent): string[] {
     const choice = this.#choices[event.choice];
     if (choice === undefined || choice.finishReason !== undefined) return [];
+    if (this.#running !== undefined) this.#running.completionTokens += event.tokenIds.length;
     const frames: string[] = [];
     const logprobs = event.logprobs !== undefined && event.logprobs.length > 0 ? JSON.stringify(logprobsOut(event.logprobs)) : undefined;
     if (event.text !== '' || logprobs !== undefined) {
@@ -107,6 +114,10 @@ export class ChatStream implements ReplyWriter {
   }
 
   #chunk(index: number, delta: string, logprobs = 'null', finishReason = 'null', extra = ''): string {
-    return `${this.#before}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${finishReason}}${this.#after}${extra}}`;
+    return `${this.#before}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${finishReason}}${this.#tail()}${extra}}`;
+  }
+
+  #tail(): string {
+    return this.#running === undefined ? this.#after : `],"usage":${JSON.stringify(runningUsageOut(this.#running))}`;
   }
 }

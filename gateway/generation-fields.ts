@@ -44,7 +44,7 @@ export const GENERATION_FIELDS = {
   stop: z.union([StopText, z.array(StopText).max(MAX_STOPS)], { error: 'expected a string or an array of strings' }).nullish(),
 
   stream: z.boolean().nullish(),
-  stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
+  stream_options: z.looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }).nullish(),
   service_tier: z.enum(['auto', 'default', 'flex', 'priority', 'scale']).nullish(),
 
   // Of the contract, and without effect on the answer here.

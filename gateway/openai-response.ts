@@ -74,6 +74,12 @@ export function usageOut(usage: Usage): UsageOut {
   };
 }
 
+/** Of a generation under way; how much of the prompt was cached is known at its end. */
+export function runningUsageOut(usage: Usage): Omit<UsageOut, 'prompt_tokens_details'> {
+  const { prompt_tokens, completion_tokens, total_tokens } = usageOut(usage);
+  return { prompt_tokens, completion_tokens, total_tokens };
+}
+
 export function timingsOut(timings: Timings): TimingsOut {
   return {
     queue_ms: timings.queueMs,

@@ -14,7 +14,7 @@ export function writerFor(record: Written): ReplyWriter {
   const { isStreamed, includeUsage } = reply;
   if (reply.kind === 'chat') {
     return isStreamed
-      ? new ChatStream({ head, choiceCount, includeUsage })
+      ? new ChatStream({ head, choiceCount, includeUsage, hasRunningUsage: reply.hasRunningUsage ?? false })
       : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
   }
   const { keptCount, wantsLogprobs } = reply;

@@ -12,6 +12,7 @@ export function chatCompletions(settings: Settings) {
   return async function completeChat(c: Context<AppEnv>): Promise<Response> {
     const body = await readJsonBody(c.req.raw, settings);
     const request = parseChatRequest(body, settings);
+    const { isStreamed, includeUsage, hasRunningUsage } = request;
     const id = `chatcmpl-${crypto.randomUUID().replaceAll('-', '')}`;
     const shard = shardOf(id, settings);
     const job: Job = {
@@ -22,11 +23,11 @@ export function chatCompletions(settings: Settings) {
       submittedAt: Date.now(),
       ...request.job,
     };
-    Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed: request.isStreamed });
+    Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed });
     return await submit(c, {
       body,
       job,
-      reply: { kind: 'chat', isStreamed: request.isStreamed, includeUsage: request.includeUsage },
+      reply: { kind: 'chat', isStreamed, includeUsage, ...(hasRunningUsage && { hasRunningUsage }) },
       promptTokensBound: request.promptTokensBound,
     });
   };

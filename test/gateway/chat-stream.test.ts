@@ -75,3 +75,18 @@ test('a choice that nobody asked for is not shown', () => {
   const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
   expect(stream.write(delta(0, 5, 'x'))).toBe('');
 });
+
+test('usage so far: each chunk counts the tokens up to and with its own, those of the whole answer at the end', () => {
+  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: true, hasRunningUsage: true });
+  const text = [
+    stream.write({ type: 'accepted', id: 'j', attempt: 1, seq: 0, promptTokens: 3 }),
+    stream.write(delta(1, 0, 'a', { tokenIds: [1] })),
+    stream.write(delta(2, 0, '', { tokenIds: [2, 3] })),
+    stream.write(delta(3, 0, 'bcd', { tokenIds: [4], finishReason: 'stop' })),
+    stream.write({ ...finish, usage: { promptTokens: 3, completionTokens: 4, cachedTokens: 1 } }),
+  ].join('');
+  const chunks = chunksOf(parseSse(text));
+  expect(chunks.map(chunk => chunk.usage?.completion_tokens)).toEqual([1, 1, 4, 4, 4]);
+  expect(chunks.every(chunk => chunk.usage?.prompt_tokens === 3)).toBe(true);
+  expect(chunks.filter(chunk => chunk.usage?.prompt_tokens_details !== undefined)).toHaveLength(1);
+});
