@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build, type Plugin } from 'esbuild';
+import { playgroundPage } from './playground-page.ts';
 
 const ENTRY = join(import.meta.dirname, '..', 'gateway', 'app.ts');
 
@@ -47,7 +48,7 @@ export async function bundleGateway(outputFolder: string): Promise<string> {
     mainFields: ['module', 'main'],
     conditions: ['workerd', 'worker', 'import'],
     external: ['cloudflare:*'],
-    plugins: [nodeBuiltins],
+    plugins: [nodeBuiltins, playgroundPage],
     // The rooms' tsconfig files are for the compiler only.
     tsconfigRaw: '{}',
     logLevel: 'silent',

@@ -22,6 +22,7 @@ import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { health, ready } from './routes/health.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
+import { playground } from './routes/playground.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 
 export { Broker } from './broker.ts';
@@ -41,6 +42,7 @@ app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for 
 app.use('/v1/*', metered(doors)); // after the key: the account is its owner's
 app.use('/admin/*', requireAdministrator(settings), reopens(doors));
 
+app.get('/', playground()).all(allow('GET'));
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));
 app.get('/v1/models', listModels(settings)).all(allow('GET'));

@@ -62,7 +62,9 @@ describe('a tree that breaks a rule is caught:', () => {
     folders.push(root);
     const sound: Record<string, string> = {
       'shared/job.ts': "import { z } from 'zod';",
-      'gateway/app.ts': "import '../shared/job.ts';",
+      'gateway/app.ts': "import '../shared/job.ts';\nimport './playground/page.html';",
+      'gateway/playground/page.ts': "import type { Job } from '../../shared/job.ts';",
+      'gateway/playground/page.d.html.ts': '',
       'batcher/main.ts': "import '../shared/job.ts';\nimport './intake.ts';\nimport './engine/ort.ts';\nimport './scheduler/scheduler.ts';",
       'batcher/intake.ts': "import { Worker } from 'bullmq';",
       'batcher/text/detokenizer.ts': '',
@@ -110,6 +112,9 @@ describe('a tree that breaks a rule is caught:', () => {
     ],
     ['a package in the scheduler', 'batcher/scheduler/plan.ts', "import { now } from 'node:perf_hooks';", /scheduler is pure/],
     ['the scheduler in the engine', 'batcher/engine/runner.ts', "import '../scheduler/scheduler.ts';", /engine sees no priority/],
+    ['the Worker in the playground', 'gateway/playground/page.ts', "import '../app.ts';", /whole by itself/],
+    ['a package in the playground', 'gateway/playground/page.ts', "import 'hono';", /whole by itself/],
+    ['a part of the playground in the Worker', 'gateway/cors.ts', "import './playground/page.ts';", /knows only the whole page/],
     ['a file that is not there', 'batcher/loop.ts', "import './gone.ts';", /there is no such file/],
     ['an import without its ending', 'batcher/loop.ts', "import './main';", /there is no such file/],
     ['utils', 'batcher/utils.ts', '', /says nothing/],

@@ -24,6 +24,8 @@ const BATCHER_REDIS_FILES: ReadonlySet<string> = new Set(
     name => `batcher/${name}.ts`,
   ),
 );
+/** What the gateway serves as a page; it runs in browsers. */
+const PLAYGROUND = 'gateway/playground/';
 const REDIS_PACKAGES: ReadonlySet<string> = new Set(['bullmq', 'ioredis']);
 
 /** A name that says nothing of what is inside. */
@@ -58,6 +60,7 @@ function packageRules(path: string, name: string): string[] {
     rules.push('only intake, outbox, heartbeat and redis know Redis');
   }
   if (path.startsWith('batcher/scheduler/')) rules.push('the scheduler is pure');
+  if (path.startsWith(PLAYGROUND)) rules.push('the playground is whole by itself');
   return rules;
 }
 
@@ -74,8 +77,21 @@ function fileRules(path: string, imported: { target: string; isTypeOnly: boolean
   }
   if (path.startsWith('batcher/engine/') && /^batcher\/scheduler\/|^shared\/job\.ts$/.test(target))
     rules.push('the engine sees no priority');
-  if (to in ROOMS && !paths.has(target)) rules.push('there is no such file');
+  if (from === 'gateway') rules.push(...playgroundRules(path, imported));
+  if (to in ROOMS && !paths.has(target) && !paths.has(declarationOf(target))) rules.push('there is no such file');
   return rules;
+}
+
+/** What runs in a browser, and what runs in a Worker: the one takes nothing of the other but the whole page. */
+function playgroundRules(path: string, { target, isTypeOnly }: { target: string; isTypeOnly: boolean }): string[] {
+  const isInside = path.startsWith(PLAYGROUND);
+  if (isInside && !target.startsWith(PLAYGROUND) && !isTypeOnly) return ['the playground is whole by itself'];
+  return !isInside && target.startsWith(PLAYGROUND) && target !== `${PLAYGROUND}page.html` ? ['the Worker knows only the whole page'] : [];
+}
+
+/** Of a file that is no source, as the compiler wants it: `page.html` is described by `page.d.html.ts`. */
+function declarationOf(path: string): string {
+  return path.replace(/\.(\w+)$/, '.d.$1.ts');
 }
 
 function nameBreaches({ path }: SourceFile): string[] {

@@ -1,7 +1,8 @@
-/** RedisBinary: the Redis or Valkey server of this machine; on Debian, as root, installed when there is none. Never starts the package's service. */
-import { spawn, spawnSync } from 'node:child_process';
-import { accessSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
+/** RedisBinary: the Redis or Valkey server of this machine; on Debian, as root, installed when there is none. */
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { canInstallFromDebian, installFromDebian } from './debian-package.ts';
 import { StartError } from './start-error.ts';
 
 const PROGRAMS = ['redis-server', 'valkey-server'];
@@ -9,20 +10,19 @@ const PROGRAMS = ['redis-server', 'valkey-server'];
 const FURTHER_FOLDERS = ['/usr/bin', '/usr/sbin', '/usr/local/bin', '/opt/homebrew/bin'];
 /** BullMQ's scripts and XADD's MINID need it. */
 const OLDEST_VERSION = '6.2';
-const POLICY = '/usr/sbin/policy-rc.d';
 
 /** Path of a server that is new enough; `say` tells of an installation. Throws a StartError that says what to do. */
 export async function ensureRedisBinary(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   const found = findRedisBinary();
   if (found !== undefined) return found;
-  if (!existsSync('/etc/debian_version') || process.getuid?.() !== 0) {
+  if (!canInstallFromDebian()) {
     throw new StartError(
       'Redis is missing. Install redis-server or valkey-server (on Debian and Ubuntu: sudo apt-get install redis-server; on macOS: brew install redis), ' +
         'or name a running one with --redis or REDIS_URL.',
     );
   }
   say('Installing redis-server from Debian (once) …');
-  await installFromDebian(signal);
+  await installFromDebian('redis-server', { advice: 'install redis-server yourself, or name a running one with --redis', signal });
   const installed = findRedisBinary();
   if (installed === undefined) throw new StartError('redis-server was installed but is not on the PATH.');
   return installed;
@@ -57,38 +57,4 @@ function isExecutable(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-async function installFromDebian(signal: AbortSignal | undefined): Promise<void> {
-  // The package would start a Redis of its own on port 6379. Debian's switch against that is this file; a container often has it already.
-  const placed = !existsSync(POLICY);
-  try {
-    if (placed) writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
-    await apt(['update', '-q'], signal);
-    await apt(['install', '-q', '-y', '--no-install-recommends', 'redis-server'], signal);
-  } finally {
-    if (placed) rmSync(POLICY, { force: true });
-  }
-}
-
-function apt(args: string[], signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const child = spawn('apt-get', ['-o', 'DPkg::Lock::Timeout=300', ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      ...(signal !== undefined && { signal }),
-      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
-    });
-    let output = '';
-    const keep = (bytes: Buffer) => {
-      output = (output + bytes.toString()).slice(-4_000);
-    };
-    child.stdout.on('data', keep);
-    child.stderr.on('data', keep);
-    child.once('error', error => reject(signal?.aborted ? signal.reason : new StartError(`apt-get cannot be run: ${error.message}`)));
-    child.once('close', code => {
-      if (code === 0) return resolve();
-      const last = output.trim().split('\n').slice(-5).join('\n  ');
-      reject(new StartError(`apt-get ${args[0]} failed; install redis-server yourself, or name a running one with --redis.\n  ${last}`));
-    });
-  });
 }
