@@ -6,18 +6,19 @@ export interface Child {
   readonly pid: number;
   /** Everything it has printed. */
   output(): string;
-  /** Resolves when `probe` does so without throwing; throws with the output when the process ends or 20 s pass first. */
+  /** Resolves when `probe` does so without throwing; throws with the output when the process ends or a minute passes first. */
   until(probe: () => Promise<unknown>): Promise<void>;
   kill(signal: NodeJS.Signals): void;
   /** SIGTERM, and SIGKILL when that has done nothing for 3 s. */
   stop(): Promise<void>;
 }
 
-const START_LIMIT_MS = 20_000;
+const START_LIMIT_MS = 60_000;
 const STOP_LIMIT_MS = 3_000;
 
-export function startChild(command: string, args: readonly string[]): Child {
-  const child: ChildProcess = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+export function startChild(command: string, args: readonly string[], environment: NodeJS.ProcessEnv = {}): Child {
+  const env = { ...process.env, ...environment };
+  const child: ChildProcess = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env });
   let output = '';
   const ended = once(child, 'exit');
   ended.catch(() => undefined);

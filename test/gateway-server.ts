@@ -1,10 +1,11 @@
-/** GatewayServer: the gateway on raw workerd for one test file, built from the source as it is. */
+/** GatewayServer: the gateway for one test file, on raw workerd unless it says otherwise, built from the source as it is. */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { bundleGateway } from '../deploy/bundle-gateway.ts';
-import { writeWorkerdConfig } from '../deploy/workerd-config.ts';
+import { gatewayCommand } from '../scripts/supervisor/gateway-command.ts';
+import type { Runtime } from '../scripts/supervisor/start-options.ts';
 import { startChild } from './child.ts';
 import { freePort } from './free-port.ts';
 
@@ -33,6 +34,7 @@ export interface GatewayServerOptions {
   redisUrl: string;
   /** More settings, by their names in gateway/env.ts. */
   bindings?: Record<string, string>;
+  runtime?: Runtime;
 }
 
 export async function startGateway(options: GatewayServerOptions): Promise<GatewayServer> {
@@ -40,12 +42,14 @@ export async function startGateway(options: GatewayServerOptions): Promise<Gatew
   const key = `sk-sluice-dev-${randomBytes(16).toString('hex')}`;
   const port = await freePort();
   const keySecret = randomBytes(24).toString('base64url');
-  const bundlePath = await bundleGateway(folder);
+  const { runtime = 'workerd' } = options;
+  // Wrangler has it made for itself.
+  const bundlePath = runtime === 'workerd' ? await bundleGateway(folder) : undefined;
   const url = `http://127.0.0.1:${port}`;
   let bindings = { REDIS_URL: options.redisUrl, SLUICE_DEV_KEY: key, SLUICE_KEY_SECRET: keySecret, ...options.bindings };
   const start = async () => {
-    const [command, ...args] = await writeWorkerdConfig({ bundlePath, dataFolder: folder, port, bindings });
-    const child = startChild(command!, args);
+    const [command, ...args] = await gatewayCommand({ runtime, folder, host: '127.0.0.1', port, bindings }, bundlePath);
+    const child = startChild(command!, args, { WRANGLER_SEND_METRICS: 'false' });
     await child.until(() => fetch(`${url}/health`));
     return child;
   };

@@ -165,7 +165,7 @@ async function showBatchers(): Promise<void> {
       return;
     }
     batchers.textContent =
-      `all clients: ${load.runningCount} of ${load.rowCount} rows in use, ${load.waitingCount} waiting in batchers, ` +
+      `All clients: ${load.runningCount} of ${load.rowCount} rows in use, ${load.waitingCount} waiting in batchers, ` +
       `${load.decodeTokensPerSecond.toFixed(1)} tokens/s when last measured`;
   } catch {
     batchers.hidden = true;

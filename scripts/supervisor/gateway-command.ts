@@ -42,7 +42,8 @@ function wranglerCommand({ folder, host, port, bindings }: GatewayPlan): string[
     process.execPath,
     join(PROJECT, 'node_modules', 'wrangler', 'bin', 'wrangler.js'),
     'dev',
-    ...['--config', join(PROJECT, 'wrangler.toml')],
+    // Where the bundler that wrangler.toml names is; and its configuration.
+    ...['--cwd', PROJECT],
     ...['--ip', host === '*' ? '0.0.0.0' : host],
     ...['--port', String(port)],
     ...['--env-file', variables],
