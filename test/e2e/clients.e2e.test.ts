@@ -1,6 +1,8 @@
-/** The official OpenAI clients, unchanged but for base URL and key, against the whole product. */
+/** Clients of OpenAI's API, unchanged but for base URL and key, against the whole product; their refusals and retries are in test/gateway/chat-clients.e2e.test.ts. */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { generationKey } from '../../shared/keys.ts';
+import { CHAT_CLIENTS } from '../gateway/chat-clients.ts';
 import { Product } from './product.ts';
 import { pythonPath, runPython } from './python-packages.ts';
 
@@ -8,32 +10,54 @@ let product: Product;
 let client: OpenAI;
 
 beforeAll(async () => {
-  product = await Product.start();
+  product = await Product.start({ bindings: { SLUICE_KEY_SECRET: 'a secret of some length for keys of tests'.replaceAll(' ', '-') } });
   client = new OpenAI({ baseURL: product.baseUrl, apiKey: product.key, maxRetries: 0 });
 });
 afterAll(() => product.stop());
 
-const CAPITAL = [{ role: 'user' as const, content: 'What is the capital of France? Answer in one sentence.' }];
+const QUESTION = 'What is the capital of France? Answer in one sentence.';
+const CAPITAL = [{ role: 'user' as const, content: QUESTION }];
 const ANSWER = 'The capital of France is Paris.';
 
+describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
+  const chat = () => makeClient({ baseUrl: product.baseUrl, key: product.key, maxRetries: 0 });
+
+  it('gets a whole reply, and streams the same', async () => {
+    expect(await chat().whole({ content: QUESTION })).toEqual({ text: ANSWER, completionTokens: 7 });
+    const pieces: string[] = [];
+    for await (const piece of chat().stream({ content: QUESTION })) pieces.push(piece);
+    expect(pieces.join('')).toBe(ANSWER);
+    expect(pieces.length).toBeGreaterThan(3);
+  });
+
+  it('aborts a stream, and the row is free again', async () => {
+    const before = await cancelledCount();
+    const abort = new AbortController();
+    const long = { content: 'Write a very long story.', temperature: 1, signal: abort.signal };
+    try {
+      for await (const _piece of chat().stream(long)) abort.abort();
+    } catch {
+      // Some libraries end quietly, some throw.
+    }
+    await product.idle();
+    // Not because the answer had come to its own end.
+    expect(await cancelledCount()).toBe(before + 1);
+  });
+});
+
+/** Answers whose record ends with their cancelling. */
+async function cancelledCount(): Promise<number> {
+  const records = await product.redis.keys(generationKey('*'));
+  const ends = await Promise.all(records.map(key => product.redis.xrevrange(key, '+', '-', 'COUNT', 1)));
+  return ends.filter(end => JSON.stringify(end).includes('request_cancelled')).length;
+}
+
 describe('openai (npm)', () => {
-  it('gets a whole reply', async () => {
+  it('reads every field of a reply', async () => {
     const reply = await client.chat.completions.create({ model: 'default', messages: CAPITAL, temperature: 0 });
     expect(reply.choices[0]).toMatchObject({ message: { role: 'assistant', content: ANSWER }, finish_reason: 'stop' });
     expect(reply.model).toBe('smollm2-135m-instruct');
     expect(reply.usage).toMatchObject({ prompt_tokens: 42, completion_tokens: 7, total_tokens: 49 });
-  });
-
-  it('streams the same', async () => {
-    const stream = await client.chat.completions.create({ model: 'default', messages: CAPITAL, temperature: 0, stream: true });
-    let text = '';
-    let chunkCount = 0;
-    for await (const chunk of stream) {
-      text += chunk.choices[0]!.delta.content ?? '';
-      chunkCount += 1;
-    }
-    expect(text).toBe(ANSWER);
-    expect(chunkCount).toBeGreaterThan(5);
   });
 
   it('gathers a stream by its own helper, usage included', async () => {
@@ -46,21 +70,6 @@ describe('openai (npm)', () => {
     const whole = await runner.finalChatCompletion();
     expect(whole.choices[0]!.message.content).toBe(ANSWER);
     expect((await runner.totalUsage()).completion_tokens).toBe(7);
-  });
-
-  it('aborts a stream, and the row is free again', async () => {
-    const stream = await client.chat.completions.create({
-      model: 'default',
-      messages: CAPITAL,
-      stream: true,
-      max_tokens: 4_000,
-      ...{ ignore_eos: true },
-    });
-    for await (const _chunk of stream) {
-      stream.controller.abort();
-      break;
-    }
-    await product.idle();
   });
 
   it('lists the model, and gets typed errors', async () => {
@@ -82,17 +91,29 @@ describe('openai (npm)', () => {
 
 describe('openai (PyPI)', () => {
   const PROGRAM = `
-import json, sys, openai
+import json, sys, threading, openai
 client = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[2], max_retries=0)
 ask = dict(model='default', temperature=0, messages=[{'role': 'user', 'content': 'What is the capital of France? Answer in one sentence.'}])
 whole = client.chat.completions.create(**ask)
 chunks = list(client.chat.completions.create(**ask, stream=True, stream_options={'include_usage': True}))
+narrow = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[3], max_retries=0)
+def hog():
+    return narrow.chat.completions.create(**{**ask, 'temperature': 1}, stream=True, max_tokens=4000, extra_body={'ignore_eos': True})
 def code(call):
     try:
         call()
     except openai.APIStatusError as error:
         return [type(error).__name__, error.status_code, error.code]
+# One request at a time is all that this key may have: the second is refused, and is let in when the first has been left.
+with hog() as stream:
+    first = next(iter(stream))
+    busy = code(lambda: narrow.chat.completions.create(**ask))
+    threading.Timer(0.5, stream.close).start()
+    retried = narrow.with_options(max_retries=9).chat.completions.create(**ask)
 print(json.dumps({
+    'busy': busy,
+    'retried': retried.choices[0].message.content,
+    'stranger': code(lambda: openai.OpenAI(base_url=sys.argv[1], api_key='sk-wrong', max_retries=0).models.list()),
     'whole': whole.choices[0].message.content,
     'finish': whole.choices[0].finish_reason,
     'streamed': ''.join(c.choices[0].delta.content or '' for c in chunks if c.choices),
@@ -102,10 +123,19 @@ print(json.dumps({
     'long': code(lambda: client.chat.completions.create(**{**ask, 'messages': [{'role': 'user', 'content': 'word ' * 9000}]}, stream=True)),
 }))`;
 
-  it('gets whole replies, streams, models and typed errors', async () => {
+  it('gets whole replies, streams, models and typed errors; leaves a stream; tries again', async () => {
     const path = await pythonPath('openai==3.57.0');
-    const result = JSON.parse(await runPython(PROGRAM, { path, args: [product.baseUrl, product.key] }));
+    const made = await fetch(product.baseUrl.replace(/v1$/, 'admin/keys'), {
+      method: 'POST',
+      headers: { authorization: `Bearer ${product.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ tenant: 'python', limits: { concurrent_requests: 1 } }),
+    });
+    const { key } = (await made.json()) as { key: string };
+    const result = JSON.parse(await runPython(PROGRAM, { path, args: [product.baseUrl, product.key, key] }));
     expect(result).toEqual({
+      busy: ['RateLimitError', 429, 'rate_limit_exceeded'],
+      retried: ANSWER,
+      stranger: ['AuthenticationError', 401, 'invalid_api_key'],
       whole: ANSWER,
       finish: 'stop',
       streamed: ANSWER,
