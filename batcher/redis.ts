@@ -17,7 +17,8 @@ const RECONNECT_MAX_MS = 1_000;
 export function connectionOptions(url: string) {
   const parsed = new URL(url);
   return {
-    host: parsed.hostname,
+    // An IPv6 address stands in brackets.
+    host: parsed.hostname.replace(/^\[|\]$/g, ''),
     port: Number(parsed.port || 6379),
     db: Number(parsed.pathname.slice(1) || 0),
     ...(parsed.username !== '' && { username: decodeURIComponent(parsed.username) }),

@@ -17,6 +17,8 @@ export interface WorkerdOptions {
   host?: string;
   /** Texts that the Worker finds in `env`: the names of gateway/env.ts. */
   bindings: Readonly<Record<string, string>>;
+  /** Authorities besides the public ones that may vouch for a Redis behind `rediss://`; each as PEM. */
+  trustedCertificates?: readonly string[];
 }
 
 /** Writes the configuration, readable by its owner only since bindings hold secrets; the command and its arguments to spawn. */
@@ -37,6 +39,7 @@ function workerdConfig(options: WorkerdOptions, objectFolder: string): string {
     ({ className, staysInMemory }) =>
       `(className = ${text(className)}, uniqueKey = ${text(`sluice-${className}`)}, enableSql = true, preventEviction = ${staysInMemory})`,
   );
+  const trusted = (options.trustedCertificates ?? []).map(text);
   // Relative to the configuration: an absolute one is looked up in workerd's own import path.
   const embedPath = relative(resolve(options.dataFolder), resolve(options.bundlePath));
   return `using Workerd = import "/workerd/workerd.capnp";
@@ -45,7 +48,7 @@ const config :Workerd.Config = (
   services = [
     (name = "gateway", worker = .gateway),
     # Redis may be on this machine, on a private network or, through TLS, anywhere.
-    (name = "network", network = (allow = ["public", "private"], tlsOptions = (trustBrowserCas = true))),
+    (name = "network", network = (allow = ["public", "private"], tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted.join(', ')}]))),
     (name = "objects", disk = (path = ${text(objectFolder)}, writable = true)),
   ],
   sockets = [(name = "http", address = ${text(`${options.host ?? '127.0.0.1'}:${options.port}`)}, http = (), service = "gateway")],

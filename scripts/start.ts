@@ -98,6 +98,8 @@ function greet(url: string, key: string, logs: string): void {
   screen.plain(`
 ${screen.bold(`Ready at ${url}`)} ${screen.dim(`after ${seconds.toFixed(seconds < 100 ? 1 : 0)} s`)}
 
+  Playground: ${url}/#key=${key}
+
   curl -N ${url}/v1/chat/completions -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'
 
 ${screen.dim(`Logs are in ${logs}. Ctrl-C stops everything.`)}`);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { stop } from 'esbuild';
 import { bundleGateway } from '../../deploy/bundle-gateway.ts';
 import { writeWorkerdConfig } from '../../deploy/workerd-config.ts';
+import { extraCertificates } from './extra-certificates.ts';
 import type { Runtime } from './start-options.ts';
 
 const PROJECT = join(import.meta.dirname, '..', '..');
@@ -28,7 +29,12 @@ export async function bundleFor(runtime: Runtime, folder: string): Promise<strin
 export async function gatewayCommand(plan: GatewayPlan, bundlePath: string | undefined): Promise<string[]> {
   if (bundlePath === undefined) return wranglerCommand(plan);
   const { folder, host, port, bindings } = plan;
-  return writeWorkerdConfig({ bundlePath, dataFolder: folder, port, host: host === '0.0.0.0' ? '*' : bracketed(host), bindings });
+  return writeWorkerdConfig({
+    ...{ bundlePath, dataFolder: folder, port, bindings },
+    host: host === '0.0.0.0' ? '*' : bracketed(host),
+    // Wrangler reads them by itself.
+    trustedCertificates: extraCertificates(process.env),
+  });
 }
 
 function wranglerCommand({ folder, host, port, bindings }: GatewayPlan): string[] {

@@ -54,5 +54,8 @@ function sentence(label: string, error: Error): string {
     return `Redis at ${label} refuses the user or password of the address.`;
   }
   const why = (error as NodeJS.ErrnoException).code ?? error.message;
+  if (/CERT|SELF_SIGNED|UNABLE_TO_(GET|VERIFY)/.test(why)) {
+    return `The certificate of Redis at ${label} is not trusted (${why}). Name a file with the certificate of its authority in NODE_EXTRA_CA_CERTS.`;
+  }
   return `Redis at ${label} does not answer (${why}). Start it, or leave out --redis and REDIS_URL: then Sluice runs a Redis of its own.`;
 }

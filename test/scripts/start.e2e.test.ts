@@ -1,13 +1,13 @@
 /** `npm start` as a person meets it: the whole product, with the real model, Redis and workerd. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isAlive, until } from './process-life.ts';
+import { StartProcess } from './start-process.ts';
 
-const RUN = join(import.meta.dirname, '../../scripts/run.mjs');
 let folder: string;
 let data: string;
 
@@ -17,35 +17,11 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-class Start {
-  output = '';
-  readonly ended: Promise<number | null>;
-  #child: ChildProcess;
-
+const Start = class extends StartProcess {
   constructor(...args: string[]) {
-    const environment = { ...process.env };
-    delete environment.REDIS_URL;
-    this.#child = spawn('node', [RUN, 'start', '--data', data, '--port', '0', ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: environment,
-    });
-    for (const stream of [this.#child.stdout, this.#child.stderr]) stream?.on('data', bytes => (this.output += bytes));
-    this.ended = new Promise(resolve => this.#child.once('close', code => resolve(code)));
+    super({ args: ['--data', data, ...args] });
   }
-
-  async says(pattern: RegExp): Promise<string> {
-    let over = false;
-    void this.ended.then(() => (over = true));
-    await until(() => over || pattern.test(this.output));
-    const found = pattern.exec(this.output);
-    if (found === null) throw new Error(`npm start ended without ${pattern}:\n${this.output}`);
-    return found[1] ?? found[0];
-  }
-
-  signal(signal: NodeJS.Signals): void {
-    this.#child.kill(signal);
-  }
-}
+};
 
 /** Processes that name our data folder, carry our mark, or work in the folder: Redis shows neither arguments nor environment. */
 function ours(): { pid: number; command: string }[] {
@@ -65,7 +41,7 @@ function ours(): { pid: number; command: string }[] {
 }
 
 describe('npm start', () => {
-  let start: Start;
+  let start: StartProcess;
   let url: string;
   let key: string;
 
