@@ -16,6 +16,7 @@ const AT_END_PIXELS = 48;
 
 const form = element('form', HTMLFormElement);
 const prompt = element('prompt', HTMLTextAreaElement);
+const parameters = element('parameters', HTMLDetailsElement);
 const model = element('model', HTMLSelectElement);
 const log = element('log', HTMLElement);
 const problem = element('problem', HTMLElement);
@@ -49,6 +50,8 @@ form.addEventListener('submit', event => {
   ask();
 });
 form.addEventListener('change', saveForm);
+// A field that is hidden cannot say what is wrong with it. The event does not bubble.
+form.addEventListener('invalid', () => parameters.setAttribute('open', ''), { capture: true });
 prompt.addEventListener('keydown', event => {
   // Not the Enter that ends the composing of a character.
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
@@ -199,13 +202,18 @@ function saveForm(): void {
   sessionStorage.setItem(FORM_STORAGE_NAME, JSON.stringify([...formTexts()]));
 }
 
+function offerModel(name: string): void {
+  model.value = name;
+  if (model.value !== name) model.append(new Option(name, name, true, true));
+}
+
 function restoreForm(): void {
   const kept = sessionStorage.getItem(FORM_STORAGE_NAME);
   if (kept === null) return;
   for (const [name, value] of JSON.parse(kept) as [string, string][]) {
     const field = form.elements.namedItem(name);
     // The model's own list comes later.
-    if (field === model) model.append(new Option(value, value, true, true));
+    if (field === model) offerModel(value);
     else if (field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement || field instanceof HTMLSelectElement) {
       field.value = value;
     }

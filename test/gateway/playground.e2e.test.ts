@@ -163,6 +163,20 @@ describe.skipIf(chromium === undefined)('playground', () => {
     await note().getByText('HTTP 400 · invalid_value').waitFor();
   });
 
+  it('a field with a bad value is shown, and nothing is sent', async () => {
+    await enterKey();
+    await page.getByText('Parameters').click();
+    await page.getByLabel('Answers at once').fill('9');
+    await page.getByText('Parameters').click();
+    const takenBefore = stack.source.taken.length;
+    await ask('hello');
+    await page.getByLabel('Answers at once').waitFor({ state: 'visible' });
+    await page.getByLabel('Answers at once').fill('1');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await ended();
+    expect(stack.source.taken.length).toBe(takenBefore + 1);
+  });
+
   it('keeps the key only when it is asked to', async () => {
     await enterKey();
     expect(await page.evaluate(() => JSON.stringify([localStorage, sessionStorage]))).not.toContain(stack.gateway.key);
