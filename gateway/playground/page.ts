@@ -25,7 +25,8 @@ const batchers = element('batchers', HTMLElement);
 const stopAll = element('stop-all', HTMLButtonElement);
 
 const conversation = new Conversation(sessionStorage);
-const meter = new RateMeter();
+/** Of the answers that are open. */
+let meter = new RateMeter();
 let views: AnswerView[] = [];
 /** The end stays in view until somebody scrolls away from it. */
 let isFollowing = true;
@@ -94,6 +95,7 @@ function ask(): void {
     return;
   }
   complain('');
+  meter = new RateMeter();
   const turns: Turn[] = [...conversation.turns, { role: 'user', text }];
   const fields = formTexts();
   const request = chatRequest(fields, turns);
