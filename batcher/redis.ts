@@ -1,6 +1,7 @@
 /** Redis: how this process connects, and the Lua commands it adds; commands outlive a lost connection and are sent again. */
 import { readFileSync } from 'node:fs';
 import { type ClientContext, Redis, type Result } from 'ioredis';
+import { parseRedisUrl } from '../shared/redis-url.ts';
 
 declare module 'ioredis' {
   interface RedisCommander<Context extends ClientContext> {
@@ -15,15 +16,8 @@ const RECONNECT_MAX_MS = 1_000;
 
 /** For BullMQ and for us alike: never give up, reconnect within a second. */
 export function connectionOptions(url: string) {
-  const parsed = new URL(url);
   return {
-    // An IPv6 address stands in brackets.
-    host: parsed.hostname.replace(/^\[|\]$/g, ''),
-    port: Number(parsed.port || 6379),
-    db: Number(parsed.pathname.slice(1) || 0),
-    ...(parsed.username !== '' && { username: decodeURIComponent(parsed.username) }),
-    ...(parsed.password !== '' && { password: decodeURIComponent(parsed.password) }),
-    ...(parsed.protocol === 'rediss:' && { tls: {} }),
+    ...parseRedisUrl(url),
     maxRetriesPerRequest: null,
     retryStrategy: (attempt: number) => Math.min(50 * attempt, RECONNECT_MAX_MS),
     // A replica that was promoted away answers READONLY: connect anew and send the command again.

@@ -3,6 +3,8 @@
  * would put Node's globals within reach of the whole room; through this file the compiler never opens them.
  */
 
+import type { RedisAddress } from '../shared/redis-url.ts';
+
 export interface RedisOptions {
   connectionName: string;
   connectTimeout: number;
@@ -36,7 +38,7 @@ export interface Pipeline {
 }
 
 export declare class Redis {
-  constructor(url: string, options: RedisOptions);
+  constructor(options: RedisAddress & RedisOptions);
   readonly status: string;
   on(event: 'ready' | 'close' | 'end', listener: () => void): this;
   on(event: 'error', listener: (error: Error) => void): this;

@@ -1,5 +1,6 @@
 /** Redis: the connections of a broker. A command is answered or refused within a bound; nobody waits for a Redis that is away. */
 import { ApiError } from '../shared/errors.ts';
+import { parseRedisUrl } from '../shared/redis-url.ts';
 import { Redis } from './redis-driver.js';
 
 export interface RedisLinkOptions {
@@ -34,7 +35,8 @@ export class RedisLink {
 
   constructor(options: RedisLinkOptions) {
     this.#timeoutMs = options.timeoutMs;
-    this.client = new Redis(options.url, {
+    this.client = new Redis({
+      ...parseRedisUrl(options.url),
       connectionName: options.name,
       connectTimeout: options.timeoutMs,
       // A command that a lost connection took with it is refused, not kept: by the time it went out its caller would be gone.

@@ -1,29 +1,17 @@
 /** RedisElsewhere: the check that somebody else's Redis can be used. What it says of an address never holds the password. */
 import { Redis } from 'ioredis';
+import { parseRedisUrl, type RedisAddress, redisLabel } from '../../shared/redis-url.ts';
 import { isNewEnough } from './redis-binary.ts';
 import { StartError } from './start-error.ts';
 
 const PATIENCE_MS = 3_000;
 
-/** `redis://host:port/db` without user and password; throws a StartError for what is no such URL. */
-export function redisLabel(url: string): string {
-  let parsed: URL;
-  try {
-    parsed = new URL(url);
-  } catch {
-    throw new StartError('The Redis address is no URL. Give one such as redis://127.0.0.1:6379 or rediss://:password@host:6380/0.');
-  }
-  if (parsed.protocol !== 'redis:' && parsed.protocol !== 'rediss:') {
-    throw new StartError(`The Redis address begins with ${parsed.protocol}//; it must begin with redis:// or rediss://.`);
-  }
-  if (parsed.hostname === '') throw new StartError('The Redis address names no host.');
-  return `${parsed.protocol}//${parsed.hostname}:${parsed.port || 6379}${parsed.pathname.replace(/^\/$/, '')}`;
-}
-
 /** Connects, asks for the version and leaves; resolves with the label. */
 export async function checkRedis(url: string): Promise<string> {
-  const label = redisLabel(url);
-  const redis = new Redis(url, {
+  const { address, label } = read(url);
+  const redis = new Redis({
+    ...address,
+    sentinelRetryStrategy: () => null,
     lazyConnect: true,
     connectTimeout: PATIENCE_MS,
     commandTimeout: PATIENCE_MS,
@@ -46,6 +34,14 @@ export async function checkRedis(url: string): Promise<string> {
     throw new StartError(sentence(label, failure ?? (thrown as Error)), { cause: thrown });
   } finally {
     redis.disconnect();
+  }
+}
+
+function read(url: string): { address: RedisAddress; label: string } {
+  try {
+    return { address: parseRedisUrl(url), label: redisLabel(url) };
+  } catch (thrown) {
+    throw new StartError(`The Redis address cannot be used: ${(thrown as Error).message}.`);
   }
 }
 

@@ -6,6 +6,7 @@ import { benchModel } from '../../bench/model.ts';
 import { type Stack, type StackOptions, startStack } from '../../bench/stack.ts';
 import { parseCard } from '../../shared/batcher-card.ts';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
+import { parseRedisUrl } from '../../shared/redis-url.ts';
 
 export class Product {
   readonly #stack: Stack;
@@ -13,7 +14,7 @@ export class Product {
 
   private constructor(stack: Stack) {
     this.#stack = stack;
-    this.redis = new Redis(stack.redisUrl);
+    this.redis = new Redis(parseRedisUrl(stack.redisUrl));
   }
 
   static async start(options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'bindings' | 'redisUrl'> = {}): Promise<Product> {
