@@ -20,8 +20,10 @@ import { deleteTenant, listTenants, putTenant, retrieveTenant } from './routes/a
 import { listUsage } from './routes/admin-usage.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
+import { docs } from './routes/docs.ts';
 import { health, ready } from './routes/health.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
+import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 
@@ -45,6 +47,8 @@ app.use('/admin/*', requireAdministrator(settings), reopens(doors));
 app.get('/', playground()).all(allow('GET'));
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));
+app.get('/openapi.json', openapi).all(allow('GET'));
+app.get('/docs', docs).all(allow('GET'));
 app.get('/v1/models', listModels(settings)).all(allow('GET'));
 app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
 app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));

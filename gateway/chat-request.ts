@@ -42,7 +42,8 @@ const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).tran
 const OtherPart = z
   .looseObject({ type: z.enum(['image_url', 'input_audio', 'file']) })
   .refine(() => false, { message: 'Only text content is supported.', ...custom('unsupported_parameter') })
-  .transform(() => '');
+  .transform(() => '')
+  .meta({ deprecated: true, description: 'Of the contract, and refused here: no model sees or hears.' });
 
 const TextParts = z
   .array(z.discriminatedUnion('type', [TextPart, OtherPart]))
@@ -102,14 +103,17 @@ const ToolMessage = z
 
 const Message = z.discriminatedUnion('role', [InstructionMessage, UserMessage, AssistantMessage, ToolMessage]);
 
-const ChatBody = z
+export const ChatBody = z
   .looseObject({
     ...GENERATION_FIELDS,
-    messages: z.array(Message).min(1),
-    max_tokens: z.int().min(1).nullish(),
-    max_completion_tokens: z.int().min(1).nullish(),
-    logprobs: z.boolean().nullish(),
-    top_logprobs: z.int().min(0).max(20).nullish(),
+    messages: z
+      .array(Message)
+      .min(1)
+      .meta({ examples: [[{ role: 'user', content: 'What is the capital of France?' }]] }),
+    max_tokens: z.int().min(1).nullish().describe('The older name of `max_completion_tokens`.'),
+    max_completion_tokens: z.int().min(1).nullish().describe('Most tokens of each choice; as many as the context holds when absent.'),
+    logprobs: z.boolean().nullish().describe('The log-probability of each token of the answer.'),
+    top_logprobs: z.int().min(0).max(20).nullish().describe('With it the so many likeliest tokens at each place.'),
 
     // Of the contract, and without effect on the answer here.
     store: z.boolean().nullish(),
@@ -117,12 +121,12 @@ const ChatBody = z
     parallel_tool_calls: z.boolean().nullish(),
 
     // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
-    tools: z.array(z.unknown()).nullish(),
-    tool_choice: z.unknown().optional(),
+    tools: z.array(z.unknown()).nullish().describe('Not supported; an empty array is let through.'),
+    tool_choice: z.unknown().optional().describe('Only `none` and `auto`.'),
     functions: unsupported('functions'),
     function_call: unsupported('function_call'),
-    response_format: z.looseObject({ type: z.string() }).nullish(),
-    modalities: z.array(z.string()).nullish(),
+    response_format: z.looseObject({ type: z.string() }).nullish().describe('Only the type `text`.'),
+    modalities: z.array(z.string()).nullish().describe('Only `text`.'),
     audio: unsupported('audio'),
     web_search_options: unsupported('web_search_options'),
   })
@@ -148,7 +152,7 @@ const ChatBody = z
     checkGeneration(body, maxTokensOf(body), complain);
   });
 
-type ChatBody = z.output<typeof ChatBody>;
+export type ChatBody = z.output<typeof ChatBody>;
 
 /** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
 export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: number }): ChatRequest {

@@ -37,8 +37,23 @@ const MAX_TOTAL_CHOICES = 128;
 const MAX_TOKEN_ID = 2 ** 31 - 1;
 const FORMS = 'expected a string, an array of strings, an array of token ids or an array of arrays of token ids';
 
+const TOKEN_IDS_FORM = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0, maximum: MAX_TOKEN_ID } };
+
+/** What is said of it in the API's description. */
+const PROMPT_FORMS = {
+  description: 'One text, or several prompts; texts or token ids.',
+  examples: ['The capital of France is'],
+  anyOf: [
+    { type: 'string' },
+    { type: 'null' },
+    { type: 'array', minItems: 1, maxItems: MAX_PROMPTS, items: { type: 'string' } },
+    TOKEN_IDS_FORM,
+    { type: 'array', minItems: 1, maxItems: MAX_PROMPTS, items: TOKEN_IDS_FORM },
+  ],
+};
+
 /** By hand, since a schema would try each form on each of a million token ids. */
-const Prompts = z.unknown().transform((value, context): Prompt[] => {
+const parsePrompts = (value: unknown, context: z.core.$RefinementCtx): Prompt[] => {
   const refuse = (message: string, path: number[] = []): never => {
     const param = path.reduce((name, index) => `${name}[${index}]`, 'prompt');
     context.issues.push({
@@ -82,23 +97,26 @@ const Prompts = z.unknown().transform((value, context): Prompt[] => {
     prompts.push({ kind: 'tokens', tokenIds: one });
   }
   return prompts;
-});
+};
 
-const CompletionBody = z
+const Prompts = z.unknown().transform(parsePrompts).meta(PROMPT_FORMS);
+
+export const CompletionBody = z
   .looseObject({
     ...GENERATION_FIELDS,
     prompt: Prompts,
-    max_tokens: z.int().min(0).nullish(),
-    best_of: z.int().min(1).max(MAX_CHOICES).nullish(),
-    echo: z.boolean().nullish(),
-    logprobs: z.int().min(0).max(5).nullish(),
+    max_tokens: z.int().min(0).nullish().describe('16 when absent; 0 only together with `echo`.'),
+    best_of: z.int().min(1).max(MAX_CHOICES).nullish().describe('So many are generated, and the `n` likeliest returned.'),
+    echo: z.boolean().nullish().describe('The prompt in front of each of its choices.'),
+    logprobs: z.int().min(0).max(5).nullish().describe('So many of the likeliest tokens are told at each place.'),
     suffix: z
       .string()
       .nullish()
       .refine(suffix => !suffix, {
         message: "'suffix' is not supported: the models served here continue a text and do not fill gaps in it.",
         ...custom('unsupported_parameter'),
-      }),
+      })
+      .describe('Not supported; an empty one is let through.'),
   })
   .superRefine((body, context) => {
     const complain = complainTo(context, body);

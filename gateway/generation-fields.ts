@@ -18,37 +18,48 @@ export const Text = z.string().transform(text => text.toWellFormed());
 const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
 
 export const GENERATION_FIELDS = {
-  model: z.string().min(1).max(256),
+  model: z
+    .string()
+    .min(1)
+    .max(256)
+    .meta({ description: 'Name of a served model, or `default`.', examples: ['default'] }),
 
-  temperature: z.number().min(0).max(2).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
-  presence_penalty: z.number().min(-2).max(2).nullish(),
-  frequency_penalty: z.number().min(-2).max(2).nullish(),
+  temperature: z.number().min(0).max(2).nullish().describe('0 is greedy; 1 when absent.'),
+  top_p: z.number().gt(0).max(1).nullish().describe('Nucleus sampling.'),
+  presence_penalty: z.number().min(-2).max(2).nullish().describe('Once for each token that the answer holds already.'),
+  frequency_penalty: z.number().min(-2).max(2).nullish().describe('As often as the answer holds the token already.'),
   logit_bias: z
     .record(z.string().regex(/^\d{1,9}$/, 'keys must be token ids'), z.number().min(-100).max(100))
     .refine(bias => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
       message: `'logit_bias' may name at most ${MAX_BIASED_TOKENS} tokens.`,
     })
-    .nullish(),
-  seed: z.int().nullish(),
+    .nullish()
+    .describe('Added to the logits of token ids.'),
+  seed: z.int().nullish().describe('The same request with the same seed gives the same bytes.'),
 
   // Extensions under the names that other servers gave them.
-  top_k: z.int().min(-1).nullish(),
-  min_p: z.number().min(0).max(1).nullish(),
-  typical_p: z.number().gt(0).max(1).nullish(),
-  repetition_penalty: z.number().gt(0).max(10).nullish(),
-  min_tokens: z.int().min(0).nullish(),
-  ignore_eos: z.boolean().nullish(),
+  top_k: z.int().min(-1).nullish().describe('An extension: only the so many likeliest tokens; 0 and -1 mean all.'),
+  min_p: z.number().min(0).max(1).nullish().describe('An extension: only tokens at least this share as likely as the likeliest.'),
+  typical_p: z.number().gt(0).max(1).nullish().describe('An extension: locally typical sampling.'),
+  repetition_penalty: z.number().gt(0).max(10).nullish().describe('An extension: multiplicative, prompt included.'),
+  min_tokens: z.int().min(0).nullish().describe('An extension: the answer does not end before.'),
+  ignore_eos: z.boolean().nullish().describe("An extension: the model's own end tokens do not end the answer."),
 
-  n: z.int().min(1).max(MAX_CHOICES).nullish(),
-  stop: z.union([StopText, z.array(StopText).max(MAX_STOPS)], { error: 'expected a string or an array of strings' }).nullish(),
+  n: z.int().min(1).max(MAX_CHOICES).nullish().describe('Choices of each prompt.'),
+  stop: z
+    .union([StopText, z.array(StopText).max(MAX_STOPS)], { error: 'expected a string or an array of strings' })
+    .nullish()
+    .describe('Strings that end the answer; they are no part of it.'),
 
-  stream: z.boolean().nullish(),
+  stream: z.boolean().nullish().describe('The answer as server-sent events, while it is made.'),
   stream_options: z.looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }).nullish(),
-  service_tier: z.enum(['auto', 'default', 'flex', 'priority', 'scale']).nullish(),
+  service_tier: z
+    .enum(['auto', 'default', 'flex', 'priority', 'scale'])
+    .nullish()
+    .describe('Class in the queue: `priority` before `default` before `flex`.'),
 
   // Of the contract, and without effect on the answer here.
-  user: z.string().max(4096).nullish(),
+  user: z.string().max(4096).nullish().describe('Taken, and without effect.'),
 };
 
 const GenerationBody = z.object(GENERATION_FIELDS);
@@ -117,5 +128,6 @@ export function unsupported(field: string) {
     .refine(value => value === undefined || value === null, {
       message: `'${field}' is not supported.`,
       ...custom('unsupported_parameter'),
-    });
+    })
+    .meta({ type: 'null', description: 'Of the contract, and not supported here.' });
 }

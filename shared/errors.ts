@@ -28,6 +28,15 @@ const TABLE = {
 
 export type ErrorCode = keyof typeof TABLE;
 
+/** For documentation. */
+export const ERROR_CODES = Object.keys(TABLE) as ErrorCode[];
+
+/** The status that a reply with this code has. 499 is nginx's, and no runtime lets it out. */
+export function statusOf(code: ErrorCode): number {
+  const { status } = TABLE[code];
+  return status === 499 ? 400 : status;
+}
+
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly param: string | undefined;

@@ -23,9 +23,21 @@ export async function pythonPath(requirement: string): Promise<string> {
   return folder;
 }
 
-/** Standard output of a Python program that sees these packages. Throws with its standard error when it fails. */
-export async function runPython(program: string, options: { path: string; args: readonly string[] }): Promise<string> {
-  const environment = { ...process.env, PYTHONPATH: options.path, PYTHONDONTWRITEBYTECODE: '1' };
-  const { stdout } = await run('python3', ['-c', program, ...options.args], { env: environment, timeout: 120_000 });
-  return stdout;
+/** Standard output of a Python program that sees these packages. Throws with all that it wrote when it fails. */
+export async function runPython(
+  program: string,
+  options: { path: string; args: readonly string[]; folder?: string; timeoutMs?: number },
+): Promise<string> {
+  const { path, args, folder, timeoutMs = 120_000 } = options;
+  const env = { ...process.env, PYTHONPATH: path, PYTHONDONTWRITEBYTECODE: '1' };
+  try {
+    const { stdout } = await run('python3', ['-c', program, ...args], {
+      ...{ env, timeout: timeoutMs, maxBuffer: 64 << 20 },
+      ...(folder !== undefined && { cwd: folder }),
+    });
+    return stdout;
+  } catch (thrown) {
+    const { stdout = '', stderr = '' } = thrown as { stdout?: string; stderr?: string };
+    throw new Error(`The Python program failed.\n${stdout}${stderr}`, { cause: thrown });
+  }
 }

@@ -5,7 +5,7 @@
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
-import { Job } from '../../shared/job.ts';
+import { Job, promptsOf } from '../../shared/job.ts';
 import {
   BATCHER_CARDS,
   CARD_INTERVAL_MS,
@@ -181,7 +181,8 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
 }
 
 function scriptOf(job: Job): Script {
-  if (job.prompt.kind !== 'chat') return {};
+  if (job.prompt.kind === 'tokens') return { pieces: job.prompt.tokenIds.map(String) };
+  if (job.prompt.kind === 'text') return { pieces: job.prompt.text.split(/(?<= )/) };
   const text = job.prompt.messages.findLast(message => message.role === 'user')?.content ?? '';
   try {
     const value: unknown = JSON.parse(text);
@@ -202,6 +203,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     .flat();
   const pieces = wanted.slice(0, maxTokens);
   const promptTokens = job.prompt.kind === 'chat' ? job.prompt.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0) : 0;
+  const choiceCount = promptsOf(job).length * job.choiceCount;
   let seq = 0;
   const send = async (events: Unnumbered[]) => {
     const numbered = events.map(event => ({ ...event, id: job.id, attempt: 2, seq: seq++ }) as TokenEvent);
@@ -222,6 +224,8 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
   }
   await send([{ type: 'accepted', promptTokens }]);
   const finishReason = script.finishReason ?? (pieces.length < wanted.length ? 'length' : 'stop');
+  // One that says nothing ends all the same.
+  if (pieces.length === 0) pieces.push('');
   for (const [index, text] of pieces.entries()) {
     if (watch.isStopped() || script.silentAt === index) return;
     if (script.error?.at === index) {
@@ -233,7 +237,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       await send([{ type: 'error', code: 'request_cancelled', message: 'The request was cancelled.' }]);
       return;
     }
-    const choices = Array.from({ length: job.choiceCount }, (_, choice) => choice);
+    const choices = Array.from({ length: choiceCount }, (_, choice) => choice);
     const isLast = index === pieces.length - 1;
     const deltas: Unnumbered[] = choices.map(choice => ({
       type: 'delta',
@@ -246,7 +250,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       ...(isLast && { finishReason }),
     }));
     if (isLast) {
-      const usage = { promptTokens, completionTokens: pieces.length * job.choiceCount, cachedTokens: 0 };
+      const usage = { promptTokens, completionTokens: pieces.length * choiceCount, cachedTokens: 0 };
       deltas.push({ type: 'finish', usage, timings: { queueMs: 1, prefillMs: 2, ttftMs: 3, decodeTokensPerSecond: 4 } });
     }
     await send(deltas);

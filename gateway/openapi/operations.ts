@@ -1,0 +1,337 @@
+/** Operations: every public call of the gateway: what goes in, what comes out, and by which codes it may be refused. */
+import type { ErrorCode } from '../../shared/errors.ts';
+import { ANSWER_HEADERS, type HeaderName } from './reply-headers.ts';
+import type { ReplyName, RequestName } from './schemas.ts';
+
+export type Method = 'get' | 'post' | 'delete';
+
+export interface Operation {
+  method: Method;
+  /** As OpenAPI writes it, `/v1/models/{id}`. */
+  path: string;
+  id: string;
+  tag: Tag;
+  summary: string;
+  description?: string;
+  access: Access;
+  parameters?: readonly object[];
+  request?: RequestName;
+  replies: readonly Reply[];
+  /** Besides those that its access brings with it. */
+  refusals: readonly ErrorCode[];
+}
+
+export interface Reply {
+  status: number;
+  description: string;
+  content?: Readonly<Record<string, ReplyContent>>;
+  headers?: readonly HeaderName[];
+  /** By the id of the call that can follow: its parameters, as runtime expressions. */
+  links?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+}
+
+/** A named schema, or one that needs no name. */
+export type ReplyContent = ReplyName | { type: 'string'; description?: string };
+
+/** Who may call: `key` a tenant's key, `stream` that or a stream's token, `admin` an administrator, `operator` the operator alone, `all` everybody. */
+export type Access = 'all' | 'key' | 'stream' | 'admin' | 'operator';
+
+export type Tag = keyof typeof TAGS;
+
+export const TAGS = {
+  Inference: "OpenAI's calls. Requests to other fields than these are let through, and the fields have no effect.",
+  Streams: 'Answers that are read on, or ended, by the id that their replies bear.',
+  Administration: 'Tenants, keys, usage and batchers.',
+  Service: 'The gateway itself.',
+} as const;
+
+const JSON_TYPE = 'application/json';
+const SSE_TYPE = 'text/event-stream';
+
+const idempotencyKey = header('Idempotency-Key', {
+  description: 'A request and those that repeat it under the same key have one answer, of one job, with one charge.',
+  schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
+});
+const asksOfQueue = [
+  idempotencyKey,
+  header('x-sluice-resumable', flag('The answer goes on for a while when its client has left.')),
+  header('x-sluice-coalesce', flag('Identical requests of the tenant that run at the same time share one generation.')),
+  header('x-sluice-cache', {
+    description: '`off`: no earlier answer is given, and this one is not kept.',
+    schema: { type: 'string', enum: ['on', 'off'] },
+  }),
+  header('x-sluice-max-wait-ms', {
+    description: 'Refused at once when the estimated wait for a row is longer.',
+    schema: { type: 'integer', minimum: 0, maximum: 86_400_000 },
+  }),
+];
+const toStream = { id: '$response.header.x-sluice-stream-id' };
+const toTenant = { name: '$response.body#/name' };
+const toKey = { id: '$response.body#/id', tenant: '$response.body#/tenant' };
+const streamId = path('id', 'Id of the completion, as `x-sluice-stream-id` tells it.');
+const tenantQuery = query('tenant', {
+  description: "The tenant's name; a tenant's own administrator need not give it.",
+  schema: { $ref: '#/components/schemas/TenantName' },
+});
+const GENERATION_REFUSALS: readonly ErrorCode[] = [
+  ...(['invalid_json', 'invalid_value', 'missing_required_parameter', 'unsupported_parameter', 'context_length_exceeded'] as const),
+  ...(['request_exceeds_limit', 'request_cancelled', 'model_not_found', 'idempotency_conflict', 'body_too_large'] as const),
+  ...(['rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
+];
+const BODY_REFUSALS: readonly ErrorCode[] = ['invalid_json', 'invalid_value', 'missing_required_parameter', 'body_too_large'];
+
+export const OPERATIONS: readonly Operation[] = [
+  generation({
+    path: '/v1/chat/completions',
+    id: 'createChatCompletion',
+    summary: 'Answers a conversation.',
+    request: 'ChatCompletionRequest',
+    whole: 'ChatCompletion',
+    chunk: 'ChatCompletionChunk',
+  }),
+  generation({
+    path: '/v1/completions',
+    id: 'createCompletion',
+    summary: 'Continues texts.',
+    request: 'CompletionRequest',
+    whole: 'Completion',
+    chunk: 'CompletionChunk',
+  }),
+  {
+    ...{ method: 'get', path: '/v1/models', id: 'listModels', tag: 'Inference', access: 'key' },
+    summary: 'Models that are served now.',
+    replies: [json(200, 'ModelList', 'All of them, by name.')],
+    refusals: [],
+  },
+  {
+    ...{ method: 'get', path: '/v1/models/{id}', id: 'retrieveModel', tag: 'Inference', access: 'key' },
+    summary: 'One served model; `default` is the one that it stands for.',
+    parameters: [path('id', 'Its name.')],
+    replies: [json(200, 'Model', 'The model.')],
+    refusals: ['model_not_found', 'not_found'],
+  },
+  {
+    ...{ method: 'get', path: '/v1/streams/{id}', id: 'resumeStream', tag: 'Streams', access: 'stream' },
+    summary: 'An answer once more, from where its client stands, and on as it is made.',
+    description: 'For the tenant whose request it was; to everyone else there is no such stream.',
+    parameters: [
+      streamId,
+      header('Last-Event-ID', {
+        description: 'The last id that was seen; it comes before `after`.',
+        schema: { type: 'string', pattern: '^\\d{1,9}$' },
+      }),
+      query('after', { description: 'The same in the URL.', schema: { type: 'string', pattern: '^\\d{1,9}$' } }),
+    ],
+    replies: [
+      {
+        status: 200,
+        description: 'The answer in the form that its request asked for.',
+        content: { [SSE_TYPE]: events('ChatCompletionChunk', 'CompletionChunk'), [JSON_TYPE]: 'AnyCompletion' },
+        headers: ['x-sluice-stream-id', 'x-sluice-stream-token'],
+      },
+      {
+        status: 204,
+        description: 'All of it has been seen: EventSource comes back no more.',
+        headers: ['x-sluice-stream-id', 'x-sluice-stream-token'],
+      },
+    ],
+    refusals: [
+      'invalid_value',
+      'not_found',
+      'request_cancelled',
+      'context_length_exceeded',
+      'rate_limit_exceeded',
+      'generation_failed',
+      'no_batcher',
+    ],
+  },
+  {
+    ...{ method: 'delete', path: '/v1/streams/{id}', id: 'cancelStream', tag: 'Streams', access: 'key' },
+    summary: 'Ends an answer before its time, whether it waits, runs or streams.',
+    parameters: [streamId],
+    replies: [json(200, 'CancelledStream', 'It is over.')],
+    refusals: ['not_found'],
+  },
+  {
+    ...{ method: 'post', path: '/admin/tenants', id: 'putTenant', tag: 'Administration', access: 'operator' },
+    summary: 'Makes a tenant, or changes the one that is there.',
+    request: 'TenantRequest',
+    replies: [
+      json(200, 'Tenant', 'It was there, and is changed.'),
+      { ...json(201, 'Tenant', 'It is new.'), links: { retrieveTenant: toTenant, deleteTenant: toTenant } },
+    ],
+    refusals: BODY_REFUSALS,
+  },
+  {
+    ...{ method: 'get', path: '/admin/tenants', id: 'listTenants', tag: 'Administration', access: 'admin' },
+    summary: 'Tenants by name, page by page.',
+    parameters: [
+      query('limit', { schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 } }),
+      query('after', { description: 'The last name of the page before.', schema: { type: 'string' } }),
+    ],
+    replies: [json(200, 'TenantList', 'One page.')],
+    refusals: ['invalid_value'],
+  },
+  {
+    ...{ method: 'get', path: '/admin/tenants/{name}', id: 'retrieveTenant', tag: 'Administration', access: 'admin' },
+    summary: 'One tenant.',
+    parameters: [tenantInPath()],
+    replies: [json(200, 'Tenant', 'The tenant.')],
+    refusals: ['invalid_value', 'not_found'],
+  },
+  {
+    ...{ method: 'delete', path: '/admin/tenants/{name}', id: 'deleteTenant', tag: 'Administration', access: 'operator' },
+    summary: 'Takes a tenant away, with its keys and its usage.',
+    parameters: [tenantInPath()],
+    replies: [json(200, 'DeletedTenant', 'It is gone.')],
+    refusals: ['invalid_value', 'not_found'],
+  },
+  {
+    ...{ method: 'post', path: '/admin/keys', id: 'createKey', tag: 'Administration', access: 'admin' },
+    summary: 'Makes a key, and its tenant where there is none.',
+    request: 'KeyRequest',
+    replies: [
+      {
+        ...json(201, 'NewKey', 'The key, this once.'),
+        links: { revokeKey: toKey, changeKey: { id: toKey.id }, listKeys: { tenant: toKey.tenant }, listUsage: { tenant: toKey.tenant } },
+      },
+    ],
+    refusals: [...BODY_REFUSALS, 'not_configured'],
+  },
+  {
+    ...{ method: 'get', path: '/admin/keys', id: 'listKeys', tag: 'Administration', access: 'admin' },
+    summary: "A tenant's keys.",
+    parameters: [tenantQuery],
+    replies: [json(200, 'KeyList', 'All of them.')],
+    refusals: ['invalid_value', 'missing_required_parameter', 'not_found'],
+  },
+  {
+    ...{ method: 'post', path: '/admin/keys/{id}', id: 'changeKey', tag: 'Administration', access: 'admin' },
+    summary: 'Changes what a key may do.',
+    parameters: [path('id', 'The id of the key.')],
+    request: 'KeyChangeRequest',
+    replies: [json(200, 'Key', 'As it is now.')],
+    refusals: [...BODY_REFUSALS, 'not_found'],
+  },
+  {
+    ...{ method: 'delete', path: '/admin/keys/{id}', id: 'revokeKey', tag: 'Administration', access: 'admin' },
+    summary: 'Revokes a key, for good.',
+    parameters: [path('id', 'The id of the key.'), tenantQuery],
+    replies: [json(200, 'Key', 'Revoked.')],
+    refusals: ['invalid_value', 'missing_required_parameter', 'not_found'],
+  },
+  {
+    ...{ method: 'get', path: '/admin/usage', id: 'listUsage', tag: 'Administration', access: 'admin' },
+    summary: 'What a tenant used: one row a day, key and model.',
+    parameters: [
+      tenantQuery,
+      query('from', { description: 'First UTC day; 29 days before the last when absent.', schema: { type: 'string', format: 'date' } }),
+      query('to', { description: 'Last UTC day; today when absent.', schema: { type: 'string', format: 'date' } }),
+      query('limit', { schema: { type: 'integer', minimum: 1, maximum: 10_000, default: 1_000 } }),
+    ],
+    replies: [json(200, 'UsageList', 'The rows.')],
+    refusals: ['invalid_value', 'missing_required_parameter', 'not_found'],
+  },
+  {
+    ...{ method: 'get', path: '/admin/batchers', id: 'listBatchers', tag: 'Administration', access: 'operator' },
+    summary: 'The batchers, and what they do.',
+    replies: [json(200, 'BatcherList', 'All of them.')],
+    refusals: [],
+  },
+  {
+    ...{ method: 'post', path: '/admin/batchers/{id}/drain', id: 'drainBatcher', tag: 'Administration', access: 'operator' },
+    summary: 'Asks a batcher to take nothing new, finish what it runs, and end.',
+    parameters: [path('id', 'The id of the batcher.')],
+    replies: [json(202, 'Batcher', 'It sees it with its next heartbeat.')],
+    refusals: ['not_found'],
+  },
+  {
+    ...{ method: 'get', path: '/health', id: 'health', tag: 'Service', access: 'all' },
+    summary: 'This process answers.',
+    replies: [json(200, 'Health', 'It does.')],
+    refusals: [],
+  },
+  {
+    ...{ method: 'get', path: '/ready', id: 'ready', tag: 'Service', access: 'all' },
+    summary: 'A request could be served.',
+    replies: [json(200, 'Readiness', 'Redis answers, and these models are served.')],
+    refusals: ['no_batcher', 'dependency_unavailable'],
+  },
+  {
+    ...{ method: 'get', path: '/openapi.json', id: 'describeApi', tag: 'Service', access: 'all' },
+    summary: 'This description.',
+    replies: [json(200, 'OpenapiDocument', 'OpenAPI 3.1.')],
+    refusals: [],
+  },
+  {
+    ...{ method: 'get', path: '/docs', id: 'readApi', tag: 'Service', access: 'all' },
+    summary: 'This description, to be read and tried.',
+    replies: [{ status: 200, description: 'A page.', content: { 'text/html': { type: 'string' } } }],
+    refusals: [],
+  },
+];
+
+function generation(call: {
+  path: string;
+  id: string;
+  summary: string;
+  request: RequestName;
+  whole: ReplyName;
+  chunk: ReplyName;
+}): Operation {
+  return {
+    ...{ method: 'post', path: call.path, id: call.id, summary: call.summary, tag: 'Inference', access: 'key' },
+    description: 'Fields that are unknown here are let through and have no effect.',
+    parameters: asksOfQueue,
+    request: call.request,
+    replies: [
+      {
+        status: 200,
+        description: 'The answer: whole, or with `stream` as server-sent events.',
+        content: { [JSON_TYPE]: call.whole, [SSE_TYPE]: events(call.chunk) },
+        headers: ANSWER_HEADERS,
+        links: { resumeStream: toStream, cancelStream: toStream },
+      },
+    ],
+    refusals: GENERATION_REFUSALS,
+  };
+}
+
+/** OpenAPI 3.1 has no word for what an event holds. */
+function events(...chunks: ReplyName[]): { type: 'string'; description: string } {
+  const names = chunks.map(chunk => `#/components/schemas/${chunk}`).join(' or ');
+  return {
+    type: 'string',
+    description: `Server-sent events; \`data\` holds ${names}, or at the end \`[DONE]\`, or #/components/schemas/Error. \`id\` is what Last-Event-ID takes. Comments tell the place in the queue.`,
+  };
+}
+
+function json(status: number, schema: ReplyName, description: string): Reply {
+  return { status, description, content: { [JSON_TYPE]: schema } };
+}
+
+function header(name: string, more: object): object {
+  return { in: 'header', name, required: false, ...more };
+}
+
+function query(name: string, more: object): object {
+  return { in: 'query', name, required: false, ...more };
+}
+
+function path(name: string, description: string): object {
+  return { in: 'path', name, required: true, description, schema: { type: 'string', minLength: 1 } };
+}
+
+function tenantInPath(): object {
+  return {
+    in: 'path',
+    name: 'name',
+    required: true,
+    description: "The tenant's name.",
+    schema: { $ref: '#/components/schemas/TenantName' },
+  };
+}
+
+function flag(description: string): object {
+  return { description, schema: { type: 'string', enum: ['true', 'false'] } };
+}

@@ -1,0 +1,70 @@
+/** Schemas: the named schemas of the API's description: requests from the very schemas that validate them, replies from theirs. */
+import { z } from 'zod';
+import { KeyChangeIn, KeyIn, TenantIn, TenantName } from '../../shared/admin-wire.ts';
+import { ChatBody } from '../chat-request.ts';
+import { CompletionBody } from '../completion-request.ts';
+import * as replies from './reply-schemas.ts';
+
+const REQUESTS = {
+  ChatCompletionRequest: ChatBody,
+  CompletionRequest: CompletionBody,
+  TenantRequest: TenantIn,
+  KeyRequest: KeyIn,
+  KeyChangeRequest: KeyChangeIn,
+  TenantName,
+} satisfies Record<string, z.ZodType>;
+
+const REPLIES = {
+  Error: replies.ErrorReply,
+  ChatCompletion: replies.ChatCompletion,
+  ChatCompletionChunk: replies.ChatCompletionChunk,
+  Completion: replies.Completion,
+  CompletionChunk: replies.CompletionChunk,
+  AnyCompletion: z.union([replies.ChatCompletion, replies.Completion]),
+  Model: replies.Model,
+  ModelList: replies.ModelList,
+  CancelledStream: replies.CancelledStream,
+  Tenant: replies.Tenant,
+  TenantList: replies.TenantList,
+  DeletedTenant: replies.DeletedTenant,
+  Key: replies.Key,
+  NewKey: replies.NewKey,
+  KeyList: replies.KeyList,
+  UsageList: replies.UsageList,
+  Batcher: replies.Batcher,
+  BatcherList: replies.BatcherList,
+  Health: replies.Health,
+  Readiness: replies.Readiness,
+  OpenapiDocument: z.looseObject({ openapi: z.literal('3.1.0') }),
+} satisfies Record<string, z.ZodType>;
+
+export type RequestName = keyof typeof REQUESTS;
+export type ReplyName = keyof typeof REPLIES;
+
+type JsonSchema = Record<string, unknown>;
+
+/** For `components.schemas`. */
+export function schemaComponents(): Record<string, JsonSchema> {
+  return { ...named(REQUESTS, 'input'), ...named(REPLIES, 'output') };
+}
+
+export function schemaRef(name: RequestName | ReplyName): { $ref: string } {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+function named(schemas: Record<string, z.ZodType>, io: 'input' | 'output'): Record<string, JsonSchema> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(schemas)) registry.add(schema, { id });
+  const written = z.toJSONSchema(registry, {
+    io,
+    unrepresentable: 'any',
+    uri: id => `#/components/schemas/${id}`,
+    override({ jsonSchema }) {
+      // Fields may be added to replies, so who reads one is not to be strict.
+      if (io === 'output') delete jsonSchema.additionalProperties;
+    },
+  });
+  return Object.fromEntries(
+    Object.entries(written.schemas).map(([name, { $schema: _, $id: __, ...schema }]) => [name, schema as JsonSchema]),
+  );
+}
