@@ -13,6 +13,8 @@ import { cors } from './cors.ts';
 import { readSettings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { metered } from './metered.ts';
+import { counted } from './metrics/counted.ts';
+import { RequestCounts } from './metrics/request-counts.ts';
 import { requestLog } from './request-log.ts';
 import { drainBatcher, listBatchers } from './routes/admin-batchers.ts';
 import { changeKey, createKey, listKeys, revokeKey } from './routes/admin-keys.ts';
@@ -22,6 +24,7 @@ import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { docs } from './routes/docs.ts';
 import { health, ready } from './routes/health.ts';
+import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
@@ -35,9 +38,11 @@ export { Tenant } from './tenant.ts';
 const settings = readSettings(env as unknown as Record<string, unknown>);
 
 const doors = new ClosedDoors();
+const counts = new RequestCounts();
 const app = new Hono<AppEnv>();
 
 app.use(requestLog(settings)); // outermost: it names and records whatever comes of a request
+app.use(counted(counts, settings)); // within it: what it counts has a name in the log
 app.use(cors()); // before the key: browsers send preflights without one
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
 app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for a stranger
@@ -47,6 +52,7 @@ app.use('/admin/*', requireAdministrator(settings), reopens(doors));
 app.get('/', playground()).all(allow('GET'));
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));
+app.get('/metrics', metrics(counts, settings)).all(allow('GET'));
 app.get('/openapi.json', openapi).all(allow('GET'));
 app.get('/docs', docs).all(allow('GET'));
 app.get('/v1/models', listModels(settings)).all(allow('GET'));
@@ -67,9 +73,11 @@ app.notFound(c => errorResponse(new ApiError('not_found', `Invalid URL (${c.req.
 
 app.onError((thrown, c) => {
   const error = toApiError(thrown);
-  if (error.code === 'internal_error') {
-    const cause = error.cause instanceof Error ? (error.cause.stack ?? error.cause.message) : String(error.cause);
-    console.error(JSON.stringify({ at: new Date().toISOString(), event: 'fault', requestId: c.get('requestId'), cause }));
+  if (error.status >= 500 && error.cause !== undefined) {
+    const isOurs = error.code === 'internal_error';
+    const cause = isOurs && error.cause instanceof Error ? (error.cause.stack ?? error.cause.message) : String(error.cause);
+    const line = { event: isOurs ? 'fault' : 'request_failed', requestId: c.get('requestId'), traceId: c.get('trace').traceId };
+    console.error(JSON.stringify({ at: new Date().toISOString(), ...line, code: error.code, cause }));
   }
   return errorResponse(error);
 });

@@ -1,8 +1,11 @@
 /** BrokerCall: how the Worker reaches the brokers, and which one holds a job. */
+import type { Context } from 'hono';
 import { ApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
+import type { AppEnv } from './app-env.ts';
 import type { Delivery, Idempotency } from './delivery.ts';
-import type { Env, Settings } from './env.ts';
+import type { Settings } from './env.ts';
+import type { SeriesEntry } from './metrics/series.ts';
 
 /** Body of a call to /relay. */
 export interface RelayRequest {
@@ -50,6 +53,17 @@ export interface DrainRequest {
   batcherId: string;
 }
 
+/** Body of a call to /counts: what an isolate of the Worker has counted, and counts no more. */
+export interface CountsRequest {
+  entries: SeriesEntry[];
+}
+
+/** Body of a call to /metrics. */
+export interface MetricsRequest {
+  /** What is the same for all brokers is to be told too. */
+  isWhole: boolean;
+}
+
 export type ReplyShape = ChatShape | CompletionShape;
 
 interface ChatShape {
@@ -69,6 +83,8 @@ interface CompletionShape {
   wantsLogprobs: boolean;
 }
 
+export const REQUEST_ID_HEADER = 'x-request-id';
+
 const RETRY_AFTER_SECONDS = 1;
 /** The host is of no account; an object has no address. */
 const ORIGIN = 'http://broker';
@@ -85,20 +101,32 @@ export function anyShard(settings: Pick<Settings, 'instance'>): string {
   return `${settings.instance}-0`;
 }
 
+/** All of this gateway's. */
+export function shards(settings: Pick<Settings, 'brokerShardCount' | 'instance'>): string[] {
+  return Array.from({ length: settings.brokerShardCount }, (_, index) => `${settings.instance}-${index}`);
+}
+
 export type BrokerCall =
   | { path: '/relay'; body: RelayRequest }
   | { path: '/attach'; body: AttachRequest }
   | { path: '/resume'; body: ResumeRequest }
   | { path: '/cancel'; body: CancelRequest }
   | { path: '/drain'; body: DrainRequest }
+  | { path: '/counts'; body: CountsRequest }
+  | { path: '/metrics'; body: MetricsRequest }
   | { path: '/models' | '/ready' | '/batchers'; body?: undefined };
 
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
-export async function callBroker(env: Env, shard: string, call: BrokerCall): Promise<Response> {
+export async function callBroker(c: Context<AppEnv>, shard: string, call: BrokerCall): Promise<Response> {
   try {
-    const stub = env.BROKER.get(env.BROKER.idFromName(shard));
+    const stub = c.env.BROKER.get(c.env.BROKER.idFromName(shard));
     const url = `${ORIGIN}${call.path}?shard=${encodeURIComponent(shard)}`;
-    const reply = await stub.fetch(url, call.body === undefined ? {} : { method: 'POST', body: JSON.stringify(call.body) });
+    // By which its lines in the log are found together with ours.
+    const headers = { [REQUEST_ID_HEADER]: c.get('requestId'), traceparent: c.get('trace').traceparent };
+    const reply = await stub.fetch(
+      url,
+      call.body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(call.body) },
+    );
     // The same body under headers that middleware may add to.
     return new Response(reply.body, reply);
   } catch (cause) {

@@ -8,13 +8,25 @@ import { ApiError, toApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import { DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
 import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
-import type { AttachRequest, CancelRequest, DrainRequest, RelayRequest, ResumeRequest } from './broker-call.ts';
+import { parseTraceparent } from '../shared/trace-context.ts';
+import {
+  type AttachRequest,
+  type CancelRequest,
+  type CountsRequest,
+  type DrainRequest,
+  type MetricsRequest,
+  REQUEST_ID_HEADER,
+  type RelayRequest,
+  type ResumeRequest,
+} from './broker-call.ts';
 import { CardBoard, findModel, loadOf, type ServedModel, servedModels } from './card-board.ts';
 import type { Idempotency } from './delivery.ts';
 import { Dispatcher, type Place } from './dispatcher.ts';
 import { type Env, readSettings, type Settings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { JobQueue } from './job-queue.ts';
+import { BrokerMetrics } from './metrics/broker-metrics.ts';
+import { fleetEntries } from './metrics/fleet-entries.ts';
 import type { OpenJob } from './open-job.ts';
 import { OpenJobs } from './open-jobs.ts';
 import { QueueEstimate } from './queue-estimate.ts';
@@ -77,6 +89,8 @@ export class Broker extends DurableObject<Env> {
   readonly #tails = new Map<string, StreamTail>();
   readonly #estimate = new QueueEstimate();
   readonly #settlements: SettlementQueue;
+  readonly #redisUp: Record<string, boolean> = {};
+  #metrics = new BrokerMetrics('none');
   #parts: Parts | undefined;
   #shard: string | undefined;
   #adoption: Promise<void> | undefined;
@@ -98,7 +112,7 @@ export class Broker extends DurableObject<Env> {
   override async fetch(request: Request): Promise<Response> {
     try {
       const url = new URL(request.url);
-      this.#shard ??= url.searchParams.get('shard') ?? undefined;
+      if (this.#shard === undefined) this.#begin(url.searchParams.get('shard') ?? undefined);
       this.#adopt();
       switch (url.pathname) {
         case '/relay':
@@ -115,6 +129,10 @@ export class Broker extends DurableObject<Env> {
           return Response.json(await this.#open().board.cards());
         case '/drain':
           return await this.#drain(await request.json());
+        case '/counts':
+          return this.#takeCounts(await request.json());
+        case '/metrics':
+          return await this.#tellMetrics(await request.json());
         case '/ready':
           return await this.#ready();
         default:
@@ -122,9 +140,38 @@ export class Broker extends DurableObject<Env> {
       }
     } catch (thrown) {
       const error = toApiError(thrown);
-      if (error.status >= 500 && error.cause !== undefined) log({ event: 'request_failed', code: error.code, cause: String(error.cause) });
+      if (error.status >= 500 && error.cause !== undefined) {
+        const [requestId, traceparent] = [request.headers.get(REQUEST_ID_HEADER), request.headers.get('traceparent')];
+        log({ event: 'request_failed', requestId, traceId: traceIdOf(traceparent), code: error.code, cause: String(error.cause) });
+      }
       return errorResponse(error);
     }
+  }
+
+  /** Its name comes with its first call. */
+  #begin(shard: string | undefined): void {
+    this.#shard = shard;
+    if (shard !== undefined) this.#metrics = new BrokerMetrics(shard);
+  }
+
+  #takeCounts({ entries }: CountsRequest): Response {
+    this.#metrics.takeOver(entries);
+    return new Response(null, { status: 204 });
+  }
+
+  async #tellMetrics({ isWhole }: MetricsRequest): Promise<Response> {
+    const { jobs, board, queue } = this.#open();
+    // Whatever Redis cannot tell now is left out.
+    const fleet = isWhole ? await fleetEntries(board, queue).catch(() => []) : [];
+    const relays = [...jobs.values()].flatMap(job => [...job.listeners]);
+    const own = this.#metrics.entries({
+      openRequests: jobs.size,
+      openStreams: relays.length,
+      heldRequests: this.#heldCount,
+      bufferedBytes: relays.reduce((sum, relay) => sum + relay.bufferedBytes, 0),
+      redisUp: this.#redisUp,
+    });
+    return Response.json([...own, ...fleet]);
   }
 
   async #ready(): Promise<Response> {
@@ -381,7 +428,7 @@ export class Broker extends DurableObject<Env> {
         queue,
         keeper,
         places: records => this.#places(records),
-        onAccepted: (job, promptTokens) => this.#accepted(job, promptTokens),
+        onNews: (job, event, now) => this.#heard(job, event, now),
         onClosed: job => this.#closed(job),
         log,
       });
@@ -402,7 +449,11 @@ export class Broker extends DurableObject<Env> {
       name: `sluice-broker-${purpose}`,
       timeoutMs: this.#settings.redisTimeoutMs,
       isBlocking,
-      onChange: (state, cause) => log({ event: `redis_${state}`, connection: purpose, cause }),
+      onChange: (state, cause) => {
+        this.#redisUp[purpose] = state === 'connected';
+        if (state === 'lost') this.#metrics.redisLost(purpose);
+        log({ event: `redis_${state}`, connection: purpose, cause });
+      },
     });
   }
 
@@ -461,6 +512,12 @@ export class Broker extends DurableObject<Env> {
     });
   }
 
+  #heard(job: OpenJob, event: TokenEvent, now: number): void {
+    // Of a job that another broker has too, that one counts.
+    if (job.record.shard === this.#shard) this.#metrics.heard(job, event, now);
+    if (event.type === 'accepted') this.#accepted(job, event.promptTokens);
+  }
+
   /** A batcher has counted the prompt. */
   #accepted(job: OpenJob, promptTokens: number): void {
     const { model, promptTokensBound, reservedPromptTokens } = job.record;
@@ -485,8 +542,17 @@ export class Broker extends DurableObject<Env> {
     // Other brokers may have had clients for it too; it is told once.
     if (job.record.shard !== this.#shard) return;
     const { promptTokens, cachedTokens, completionTokens } = job.bill.used;
+    this.#tellEnd(job, Date.now());
     void this.#open().dispatcher.settle(job.record, promptTokens - cachedTokens + completionTokens);
     if (job.order.isAnswered) void this.#keepReply(job.record);
+  }
+
+  #tellEnd({ record, order, bill, endCode }: OpenJob, now: number): void {
+    const { id: jobId, tenant, model, submittedAt, traceparent } = record;
+    const outcome = order.isAnswered ? 'finished' : (endCode ?? 'request_cancelled');
+    this.#metrics.ended({ model, submittedAt, outcome, used: bill.used }, now);
+    if (this.#settings.accessLog === 'off') return;
+    log({ event: 'answer', jobId, traceId: traceIdOf(traceparent), tenant, model, outcome, ms: now - submittedAt, ...bill.used });
   }
 
   /** For later requests of the same content. That it is not kept is no failure. */
@@ -573,6 +639,10 @@ function cancelled(): ApiError {
 
 function noStream(): ApiError {
   return new ApiError('not_found', 'There is no such stream, or no more.');
+}
+
+function traceIdOf(traceparent: string | null | undefined): string | undefined {
+  return parseTraceparent(traceparent)?.traceId;
 }
 
 function log(line: Record<string, unknown>): void {

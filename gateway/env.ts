@@ -236,12 +236,19 @@ const TEXTS = {
     rule: '1 to 32 lower-case letters, digits and hyphens',
     about: 'Name of this gateway among several on one Redis; part of the names of its broker objects.',
   },
+  metrics: {
+    name: 'SLUICE_METRICS',
+    fallback: 'operator',
+    pattern: /^(operator|open|off)$/,
+    rule: 'operator, open or off',
+    about: "Who may read /metrics: who has the operator's key, everybody, or nobody; with off nothing is counted in the Worker.",
+  },
   accessLog: {
     name: 'SLUICE_ACCESS_LOG',
     fallback: 'on',
     pattern: /^(on|off)$/,
     rule: 'on or off',
-    about: 'One JSON line a request.',
+    about: 'One JSON line a request, and one an answer that has ended.',
   },
 } as const satisfies Record<string, TextRule>;
 

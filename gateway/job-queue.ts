@@ -142,6 +142,16 @@ export class JobQueue {
     });
   }
 
+  /** How many jobs wait in each of these queues. */
+  async waitingCounts(queues: readonly Omit<QueuedJob, 'id'>[]): Promise<number[]> {
+    const results = await this.#link.run(client => {
+      const pipeline = client.pipeline();
+      for (const queue of queues) pipeline.zcard(this.#queue(queue).toKey('prioritized'));
+      return pipeline.exec();
+    });
+    return queues.map((_, index) => Number(results?.[index]?.[1] ?? 0));
+  }
+
   #queue(of: Omit<QueuedJob, 'id'>): Queue {
     const key = keyOf(of);
     let queue = this.#queues.get(key);

@@ -2,7 +2,7 @@
  * OpenJob: a job that has not ended, and the clients that hear of it: none, while one may still come back, or several. Each hears every
  * event once, wherever it came in.
  */
-import type { ApiError } from '../shared/errors.ts';
+import { type ApiError, isErrorCode } from '../shared/errors.ts';
 import type { TokenEvent } from '../shared/token-event.ts';
 import { Bill } from './bill.ts';
 import { EventOrder, type Verdict } from './event-order.ts';
@@ -22,6 +22,10 @@ export class OpenJob {
   isResumable: boolean;
   /** Whether it came onto the queue is not known. */
   isUncertain = false;
+  /** A token of it has come. */
+  hasToken = false;
+  /** Of the error that it ended with. */
+  endCode: string | undefined;
   /** Since when it has had no client. */
   leftAt: number | undefined;
   /** When Redis was last told that there is a client for it. */
@@ -116,6 +120,7 @@ export class OpenJob {
   fail(error: ApiError, now: number): void {
     this.order.end();
     this.bill.fail();
+    this.endCode ??= error.code;
     for (const relay of [...this.#listeners]) relay.fail(error, now);
   }
 
@@ -123,6 +128,7 @@ export class OpenJob {
     this.probeCount = 0;
     this.probeAt = 0;
     this.bill.take(event);
+    if (event.type === 'error') this.endCode ??= isErrorCode(event.code) ? event.code : 'generation_failed';
     for (const relay of this.#live) relay.take(event, now);
   }
 }

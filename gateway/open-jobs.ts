@@ -20,7 +20,8 @@ export interface OpenJobsOptions {
   keeper: RecordKeeper;
   /** The job waits: where, in words for its client. */
   places(jobs: readonly ReplyRecord[]): Promise<(string | undefined)[]>;
-  onAccepted(job: OpenJob, promptTokens: number): void;
+  /** An event that is its next. */
+  onNews(job: OpenJob, event: TokenEvent, now: number): void;
   /** It is over for this broker; once a job. */
   onClosed(job: OpenJob): void;
   log(line: Record<string, unknown>): void;
@@ -117,7 +118,7 @@ export class OpenJobs {
       if (verdict === 'ask') void this.ask(job);
       if (verdict !== 'next') continue;
       touched.add(job);
-      if (event.type === 'accepted') this.#options.onAccepted(job, event.promptTokens);
+      this.#options.onNews(job, event, now);
     }
     for (const job of touched) this.#tell(job, now);
   }
@@ -150,8 +151,9 @@ export class OpenJobs {
   #learn(job: OpenJob, events: readonly TokenEvent[]): void {
     if (this.#jobs.get(job.id) !== job) return;
     const now = Date.now();
+    const wanted = job.order.nextSeq;
     const isWhole = job.learn(events, now);
-    for (const event of events) if (event.type === 'accepted') this.#options.onAccepted(job, event.promptTokens);
+    for (const event of events) if (event.seq >= wanted && event.seq < job.order.nextSeq) this.#options.onNews(job, event, now);
     if (isWhole) this.#tell(job, now);
     else void this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
   }
@@ -170,6 +172,7 @@ export class OpenJobs {
   /** Nobody is told: nobody is there. */
   async withdraw(job: OpenJob, ending: Ending): Promise<void> {
     if (this.#jobs.get(job.id) !== job) return;
+    job.endCode ??= ending.code;
     this.#close(job);
     await this.#options.queue.withdraw(job.record, ending);
   }

@@ -32,6 +32,7 @@ export interface Pipeline {
   hset(key: string, ...fieldsAndValues: string[]): Pipeline;
   hdel(key: string, ...fields: string[]): Pipeline;
   xrange(key: string, from: string, to: string): Pipeline;
+  zcard(key: string): Pipeline;
   zrank(key: string, member: string): Pipeline;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Pipeline;
   exec(): Promise<[Error | null, unknown][] | null>;

@@ -34,6 +34,7 @@ const RecordShape = z.looseObject({
   expectedTokens: z.number(),
   cacheKey: z.string().optional(),
   isCoalesced: z.boolean().optional(),
+  traceparent: z.string().optional(),
 });
 
 export interface ReplyRecord {
@@ -63,6 +64,8 @@ export interface ReplyRecord {
   cacheKey?: string | undefined;
   /** Identical requests join it while it runs: `idempotency` is of what was asked. */
   isCoalesced?: boolean | undefined;
+  /** Of the request that put the job on the queue. */
+  traceparent?: string | undefined;
 }
 
 const TOKEN_BYTES = 18;
@@ -71,10 +74,20 @@ export function replyRecord(
   job: Job,
   more: Omit<
     ReplyRecord,
-    'id' | 'tenant' | 'model' | 'shard' | 'submittedAt' | 'choiceCount' | 'promptCount' | 'wantsLogprobs' | 'token' | 'serviceClass'
+    | 'id'
+    | 'tenant'
+    | 'model'
+    | 'shard'
+    | 'submittedAt'
+    | 'choiceCount'
+    | 'promptCount'
+    | 'wantsLogprobs'
+    | 'token'
+    | 'serviceClass'
+    | 'traceparent'
   >,
 ): ReplyRecord {
-  const { id, tenant, model, shard, submittedAt, choiceCount, serviceClass } = job;
+  const { id, tenant, model, shard, submittedAt, choiceCount, serviceClass, traceparent } = job;
   const wantsLogprobs = job.sampling.topLogprobs !== undefined;
   return {
     id,
@@ -84,6 +97,7 @@ export function replyRecord(
     submittedAt,
     choiceCount,
     serviceClass,
+    traceparent,
     promptCount: promptsOf(job).length,
     wantsLogprobs,
     token: newToken(),

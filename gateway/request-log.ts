@@ -1,10 +1,16 @@
-/** RequestLog: gives each request an id and writes one JSON line when its reply begins; never a prompt, an answer or a key. */
+/**
+ * RequestLog: gives each request an id and a place in its caller's trace, and writes one JSON line when its reply begins; never a prompt, an
+ * answer or a key.
+ */
 import type { MiddlewareHandler } from 'hono';
 import type { CallerVariables } from './api-key.ts';
 import type { Settings } from './env.ts';
+import { ERROR_CODE_HEADER } from './error-response.ts';
+import { type RequestTrace, requestTrace, TRACE_RESPONSE_HEADER } from './request-trace.ts';
 
 export interface RequestIdVariables {
   requestId: string;
+  trace: RequestTrace;
 }
 
 /** What handlers add to the line. */
@@ -22,18 +28,27 @@ export function requestLog(
     const startedAt = Date.now();
     const given = c.req.header('x-request-id');
     const requestId = given !== undefined && CLIENT_ID.test(given) ? given : `req_${crypto.randomUUID().replaceAll('-', '')}`;
+    const trace = requestTrace(c.req.raw.headers);
     c.set('requestId', requestId);
+    c.set('trace', trace);
     c.set('logged', {});
     await next();
-    c.res.headers.set('x-request-id', requestId);
+    const { headers } = c.res;
+    const code = headers.get(ERROR_CODE_HEADER) ?? undefined;
+    if (code !== undefined) headers.delete(ERROR_CODE_HEADER);
+    headers.set('x-request-id', requestId);
+    headers.set(TRACE_RESPONSE_HEADER, trace.traceparent);
     if (settings.accessLog === 'off') return;
     const line = {
       at: new Date(startedAt).toISOString(),
       event: 'request',
       requestId,
+      traceId: trace.traceId,
+      parentSpanId: trace.parentSpanId,
       method: c.req.method,
       path: c.req.path.slice(0, 256),
       status: c.res.status,
+      code,
       headMs: Date.now() - startedAt,
       tenant: c.get('caller')?.tenant,
       ...c.get('logged'),

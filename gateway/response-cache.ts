@@ -94,7 +94,7 @@ export function isDeterministic({ sampling }: Pick<Job, 'sampling'>): boolean {
  * client's. Who asks, when, and how the answer is to come is no part of it; the tenant need not be, since each has a cache of its own.
  */
 export async function contentKey(job: Job): Promise<string> {
-  const { version, id, tenant, shard, submittedAt, serviceClass, ttftSloMs, traceparent, ...content } = job;
+  const { version, id, tenant, shard, submittedAt, serviceClass, ttftSloMs, traceparent, tracestate, ...content } = job;
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify({ version, ...content })));
   return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -23,7 +23,7 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
   if (idempotency !== undefined) {
     // A repetition is no work, so it is not counted either.
     await look(c);
-    const reply = await callBroker(c.env, request.job.shard, { path: '/attach', body: { tenant, idempotency } });
+    const reply = await callBroker(c, request.job.shard, { path: '/attach', body: { tenant, idempotency } });
     if (reply.status !== 204) return reply;
   }
   const isCacheable = terms.cache !== 'off' && isDeterministic(request.job);
@@ -35,7 +35,7 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
   // What the limits have cut short is nobody else's answer.
   const cacheKey = isCacheable && !isBounded ? content : undefined;
   try {
-    const reply = await callBroker(c.env, job.shard, {
+    const reply = await callBroker(c, job.shard, {
       path: '/relay',
       body: { ...call, job, promptTokens, delivery, weight, maxWaitMs: terms.maxWaitMs, cacheKey },
     });

@@ -14,7 +14,6 @@ export async function callObject<T>(call: () => PromiseLike<T>): Promise<T> {
   try {
     return await call();
   } catch (cause) {
-    console.error(JSON.stringify({ at: new Date().toISOString(), event: 'object_failed', cause: String(cause) }));
     throw new ApiError('dependency_unavailable', 'The account cannot be reached at the moment. Try again shortly.', {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
       cause,

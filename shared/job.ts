@@ -94,8 +94,9 @@ export const Job = z.looseObject({
   ttftSloMs: z.number().positive().optional(),
   /** Epoch milliseconds at the edge. */
   submittedAt: z.number(),
-  /** W3C trace context. */
-  traceparent: z.string().optional(),
+  /** W3C trace context: the gateway's span, and what its caller had said to go with it. */
+  traceparent: z.string().max(512).optional(),
+  tracestate: z.string().max(512).optional(),
 });
 export type Job = z.infer<typeof Job>;
 

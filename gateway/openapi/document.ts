@@ -1,7 +1,7 @@
 /** Document: the API's description, OpenAPI 3.1; put together once, when it is first asked for, and the same text from then on. */
 import { type ErrorCode, statusOf } from '../../shared/errors.ts';
 import { type Access, OPERATIONS, type Operation, type Reply, type ReplyContent, TAGS } from './operations.ts';
-import { DURATION, headerComponents, headerRefs, limitHeaderRefs } from './reply-headers.ts';
+import { ALWAYS_HEADERS, DURATION, headerComponents, headerRefs, limitHeaderRefs } from './reply-headers.ts';
 import { schemaComponents, schemaRef } from './schemas.ts';
 
 /** Of package.json; a test holds them together. */
@@ -16,6 +16,7 @@ const ACCESS: Readonly<Record<Access, { security: readonly object[]; refusals: r
   all: { security: [], refusals: [] },
   key: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
   stream: { security: [BEARER, { streamToken: [] }], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
+  metrics: { security: [BEARER, {}], refusals: ['invalid_api_key', 'insufficient_scope'] },
   admin: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
   operator: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
 };
@@ -82,7 +83,7 @@ function operationObject(operation: Operation): object {
 function replyObject({ status, description, content, headers = [], links }: Reply, operation: Operation): object {
   return {
     description,
-    headers: { ...headerRefs(['x-request-id', ...headers]), ...limitHeaders(operation, status) },
+    headers: { ...headerRefs([...ALWAYS_HEADERS, ...headers]), ...limitHeaders(operation, status) },
     ...(content !== undefined && {
       content: Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema: schemaOf(schema) }])),
     }),
@@ -109,7 +110,7 @@ function refusalObjects(codes: readonly ErrorCode[], operation: Operation): Reco
       {
         description: [...some].map(code => `\`${code}\``).join(', '),
         headers: {
-          ...headerRefs(['x-request-id']),
+          ...headerRefs(ALWAYS_HEADERS),
           ...limitHeaders(operation, status),
           ...(status === 401 && headerRefs(['www-authenticate'])),
           ...(status === 405 && headerRefs(['allow'])),

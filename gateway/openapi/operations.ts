@@ -33,8 +33,8 @@ export interface Reply {
 /** A named schema, or one that needs no name. */
 export type ReplyContent = ReplyName | { type: 'string'; description?: string };
 
-/** Who may call: `key` a tenant's key, `stream` that or a stream's token, `admin` an administrator, `operator` the operator alone, `all` everybody. */
-export type Access = 'all' | 'key' | 'stream' | 'admin' | 'operator';
+/** Who may call: `key` a tenant's key, `stream` that or a stream's token, `admin` an administrator, `operator` the operator alone, `metrics` whom SLUICE_METRICS names, `all` everybody. */
+export type Access = 'all' | 'key' | 'stream' | 'admin' | 'operator' | 'metrics';
 
 export type Tag = keyof typeof TAGS;
 
@@ -256,6 +256,18 @@ export const OPERATIONS: readonly Operation[] = [
     summary: 'A request could be served.',
     replies: [json(200, 'Readiness', 'Redis answers, and these models are served.')],
     refusals: ['no_batcher', 'dependency_unavailable'],
+  },
+  {
+    ...{ method: 'get', path: '/metrics', id: 'readMetrics', tag: 'Service', access: 'metrics' },
+    summary: 'What the gateway has counted and measured.',
+    replies: [
+      {
+        status: 200,
+        description: "Prometheus' text format.",
+        content: { 'text/plain': { type: 'string' } },
+      },
+    ],
+    refusals: ['not_found'],
   },
   {
     ...{ method: 'get', path: '/openapi.json', id: 'describeApi', tag: 'Service', access: 'all' },

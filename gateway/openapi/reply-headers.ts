@@ -9,6 +9,11 @@ const HEADERS = {
     description: "The request's name in the logs: the client's own, or one that was made for it.",
     schema: { type: 'string', pattern: '^[\\w.:-]{1,128}$' },
   },
+  traceresponse: {
+    required: true,
+    description: 'The span of this request here, as W3C Trace Context writes it; within the trace of its `traceparent`, or one of its own.',
+    schema: { type: 'string', pattern: '^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$' },
+  },
   'x-ratelimit-limit-requests': { description: 'Requests a minute that this key may make; 1000000000 without a limit.', schema: count },
   'x-ratelimit-limit-tokens': { description: 'Tokens a minute; 1000000000 without a limit.', schema: count },
   'x-ratelimit-remaining-requests': { description: 'Requests that would be let in now.', schema: count },
@@ -47,6 +52,8 @@ const LIMIT_HEADERS: readonly HeaderName[] = [
   'x-ratelimit-reset-requests',
   'x-ratelimit-reset-tokens',
 ];
+
+export const ALWAYS_HEADERS: readonly HeaderName[] = ['x-request-id', 'traceresponse'];
 
 export const ANSWER_HEADERS: readonly HeaderName[] = [
   'x-sluice-stream-id',

@@ -15,7 +15,7 @@ const ID = /^[\x21-\x7e]{1,256}$/;
 export function listBatchers(settings: Settings) {
   return async function list(c: Context<AppEnv>): Promise<Response> {
     mustBeOperator(c);
-    const reply = await callBroker(c.env, anyShard(settings), { path: '/batchers' });
+    const reply = await callBroker(c, anyShard(settings), { path: '/batchers' });
     if (!reply.ok) return reply;
     const cards: BatcherCard[] = await reply.json();
     const now = Date.now();
@@ -35,7 +35,7 @@ export function drainBatcher(settings: Settings) {
     mustBeOperator(c);
     const id = c.req.param('id') ?? '';
     if (!ID.test(id)) throw new ApiError('not_found', 'There is no such batcher.');
-    const reply = await callBroker(c.env, anyShard(settings), { path: '/drain', body: { batcherId: id } });
+    const reply = await callBroker(c, anyShard(settings), { path: '/drain', body: { batcherId: id } });
     if (!reply.ok) return reply;
     const card: BatcherCard = await reply.json();
     return c.json({ ...batcherOut(card, Date.now()), state: 'draining' }, 202);

@@ -6,6 +6,7 @@ import { shardOf } from '../broker-call.ts';
 import { parseCompletionRequest } from '../completion-request.ts';
 import type { Settings } from '../env.ts';
 import { readJsonBody } from '../json-body.ts';
+import { tracing } from '../request-trace.ts';
 import { submit } from '../submit.ts';
 
 export function completions(settings: Settings) {
@@ -20,6 +21,7 @@ export function completions(settings: Settings) {
       tenant: c.get('caller').tenant,
       shard,
       submittedAt: Date.now(),
+      ...tracing(c.get('trace')),
       ...request.job,
     };
     Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed: request.isStreamed });

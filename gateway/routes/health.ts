@@ -10,5 +10,5 @@ export function health(c: Context<AppEnv>): Response {
 
 /** 200 when Redis answers and a batcher serves; else 503 with the error that a request would get. */
 export function ready(settings: Settings) {
-  return (c: Context<AppEnv>): Promise<Response> => callBroker(c.env, anyShard(settings), { path: '/ready' });
+  return (c: Context<AppEnv>): Promise<Response> => callBroker(c, anyShard(settings), { path: '/ready' });
 }

@@ -8,7 +8,7 @@ import type { Settings } from '../env.ts';
 
 export function listModels(settings: Settings) {
   return async function models(c: Context<AppEnv>): Promise<Response> {
-    const reply = await callBroker(c.env, anyShard(settings), { path: '/models' });
+    const reply = await callBroker(c, anyShard(settings), { path: '/models' });
     if (!reply.ok) return reply;
     const served: ServedModel[] = await reply.json();
     return c.json({ object: 'list', data: served.map(modelOut) });
@@ -18,7 +18,7 @@ export function listModels(settings: Settings) {
 /** `default` is answered with the model that it stands for. */
 export function retrieveModel(settings: Settings) {
   return async function model(c: Context<AppEnv>): Promise<Response> {
-    const reply = await callBroker(c.env, anyShard(settings), { path: '/models' });
+    const reply = await callBroker(c, anyShard(settings), { path: '/models' });
     if (!reply.ok) return reply;
     const served: ServedModel[] = await reply.json();
     const asked = c.req.param('id') ?? '';

@@ -1,4 +1,4 @@
-/** GET /openapi.json: the API's description, made at the first call: a gateway that nobody asks for it has no cost of it. */
+/** OpenapiDescription: answers GET /openapi.json; it is made at the first call: a gateway that nobody asks for it has no cost of it. */
 import type { Context } from 'hono';
 import type { AppEnv } from '../app-env.ts';
 

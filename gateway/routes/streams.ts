@@ -19,7 +19,7 @@ export function resumeByToken(settings: Settings): MiddlewareHandler<AppEnv> {
     if (token === undefined) return await next();
     const id = streamId(c);
     if (token.length > MAX_TOKEN_LENGTH) throw noStream();
-    return await callBroker(c.env, shardOf(id, settings), { path: '/resume', body: { id, token, seenSeq: seenSeq(c) } });
+    return await callBroker(c, shardOf(id, settings), { path: '/resume', body: { id, token, seenSeq: seenSeq(c) } });
   };
 }
 
@@ -27,14 +27,14 @@ export function resumeStream(settings: Settings) {
   return async function read(c: Context<AppEnv>): Promise<Response> {
     const id = streamId(c);
     const { tenant } = c.get('caller');
-    return await callBroker(c.env, shardOf(id, settings), { path: '/resume', body: { id, tenant, seenSeq: seenSeq(c) } });
+    return await callBroker(c, shardOf(id, settings), { path: '/resume', body: { id, tenant, seenSeq: seenSeq(c) } });
   };
 }
 
 export function cancelStream(settings: Settings) {
   return async function cancel(c: Context<AppEnv>): Promise<Response> {
     const id = streamId(c);
-    return await callBroker(c.env, shardOf(id, settings), { path: '/cancel', body: { id, tenant: c.get('caller').tenant } });
+    return await callBroker(c, shardOf(id, settings), { path: '/cancel', body: { id, tenant: c.get('caller').tenant } });
   };
 }
 
