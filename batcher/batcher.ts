@@ -28,6 +28,7 @@ import { encodePrompt } from './prompt-encoder.ts';
 import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
 import { connectRedis } from './redis.ts';
+import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
 import { SamplingScratch } from './sampling/sampling-scratch.ts';
 import { Scheduler } from './scheduler/scheduler.ts';
@@ -153,9 +154,12 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     clock,
     wake: () => loop.wake(),
     onSequenceLeft: sequenceId => speculation?.ended(sequenceId),
-    onEnded: ({ endReason, usage, timings, job }) =>
-      metrics.ended({ reason: endReason ?? 'stop', usage, timings, e2eMs: Math.max(0, clock() - job.submittedAt) }),
-    onError: (error, jobId) => log.error({ jobId, error: error.message }, 'request failed'),
+    onEnded: generation => {
+      const { endReason, usage, timings, job } = generation;
+      metrics.ended({ reason: endReason ?? 'stop', usage, timings, e2eMs: Math.max(0, clock() - job.submittedAt) });
+      log.info(requestLine(generation, clock()), 'request ended');
+    },
+    onError: (error, job) => log.error({ ...requestNames(job), error: error.message }, 'request failed'),
   });
   const loop = new Loop({
     engine,

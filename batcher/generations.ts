@@ -40,7 +40,7 @@ export interface GenerationsOptions {
   onSequenceLeft?(sequenceId: string): void;
   /** Its terminal event is recorded. */
   onEnded?(generation: Generation): void;
-  onError(error: Error, jobId: string): void;
+  onError(error: Error, job: Pick<Job, 'id' | 'traceparent'>): void;
 }
 
 /** What a sequence of the scheduler is to the batcher. */
@@ -84,7 +84,7 @@ export class Generations {
     try {
       await this.#start(taken);
     } catch (error) {
-      this.#options.onError(error as Error, taken.id);
+      this.#options.onError(error as Error, taken);
       await this.#passOn(taken);
     } finally {
       this.#arrivingCount--;
@@ -124,7 +124,7 @@ export class Generations {
       const found = this.#bySequence.get(sequenceId);
       if (found === undefined || found.generation.isOver) continue;
       const { code, message } = toApiError(error);
-      this.#options.onError(error, found.generation.job.id);
+      this.#options.onError(error, found.generation.job);
       const isOurs = code === 'internal_error';
       this.fail(found.generation, isOurs ? 'generation_failed' : code, isOurs ? 'The model could not be run for this request.' : message);
     }
@@ -155,7 +155,7 @@ export class Generations {
   async #start(taken: TakenJob): Promise<void> {
     const parsed = Job.safeParse(taken.data);
     if (!parsed.success) {
-      this.#options.onError(new Error(`unreadable job: ${parsed.error.issues[0]?.message}`), taken.id);
+      this.#options.onError(new Error(`unreadable job: ${parsed.error.issues[0]?.message}`), taken);
       await taken.complete();
       return;
     }

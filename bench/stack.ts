@@ -22,6 +22,8 @@ const HOST = '127.0.0.1';
 export interface Stack extends AsyncDisposable {
   target: Target;
   redisUrl: string;
+  /** Where its programs' logs are, one file each. */
+  logFolder: string;
   /** Of the one batcher. Throws while it is not running. */
   batcherPid(): number;
   /** Of those that run. */
@@ -105,6 +107,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   return {
     target: { baseUrl: `${installation.url}/v1`, apiKey: key },
     redisUrl: redis.url,
+    logFolder: data.logs,
     batcherPid() {
       const [pid] = installation.batcherPids;
       if (pid === undefined) throw new Error('the batcher is not running');

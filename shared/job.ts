@@ -95,8 +95,8 @@ export const Job = z.looseObject({
   /** Epoch milliseconds at the edge. */
   submittedAt: z.number(),
   /** W3C trace context: the gateway's span, and what its caller had said to go with it. */
-  traceparent: z.string().max(512).optional(),
-  tracestate: z.string().max(512).optional(),
+  traceparent: z.string().optional(),
+  tracestate: z.string().optional(),
 });
 export type Job = z.infer<typeof Job>;
 

@@ -1,4 +1,5 @@
 /** Rig: loop, scheduler, generations and publisher joined as in the batcher, over the fake engine and a record in memory; no weights, no Redis. */
+import type { Generation } from '../../batcher/generation.ts';
 import { Generations } from '../../batcher/generations.ts';
 import { HeldPrefixes } from '../../batcher/held-prefixes.ts';
 import { KvCache } from '../../batcher/kv/kv-cache.ts';
@@ -25,6 +26,7 @@ export interface RigOptions extends FakeEngineOptions {
   prefixEntries?: number;
   /** Default true. */
   speculation?: boolean;
+  onEnded?(generation: Generation): void;
 }
 
 /** The batcher without Redis: every event of a job, in order, in `events`. */
@@ -97,6 +99,7 @@ export class Rig {
       clock: () => Date.now(),
       wake: () => this.loop.wake(),
       onSequenceLeft: sequenceId => speculation?.ended(sequenceId),
+      onEnded: generation => options.onEnded?.(generation),
       onError: error => this.errors.push(error),
     });
     // Takes every chance to draft, so that verification is tried hard.

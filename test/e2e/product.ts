@@ -1,5 +1,6 @@
 /** Product: the whole of Sluice as `npm start` runs it, with the real model, for one test file; ended with all its processes by `stop`. */
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Children } from '../../bench/children.ts';
 import { benchModel } from '../../bench/model.ts';
@@ -40,7 +41,7 @@ export class Product {
     return fetch(`${this.baseUrl}${path}`, {
       ...init,
       method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...(init.headers as Record<string, string>) },
       body: typeof body === 'string' ? body : JSON.stringify(body),
     });
   }
@@ -61,6 +62,12 @@ export class Product {
     const response = await this.post('/chat/completions', { model: 'default', temperature: 0, max_tokens: 24, ...body }, { key });
     if (response.status !== 200) throw new Error(`${response.status} ${await response.text()}`);
     return (await response.json()) as ChatReply;
+  }
+
+  /** Everything that its programs have logged. */
+  async log(): Promise<string> {
+    const names = await readdir(this.#stack.logFolder);
+    return (await Promise.all(names.map(name => readFile(join(this.#stack.logFolder, name), 'utf8')))).join('\n');
   }
 
   /** Rows in use, as the batcher's cards say. */

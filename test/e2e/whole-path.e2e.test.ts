@@ -1,7 +1,7 @@
 /** The whole path with the real model: many streams at once, clients that leave, batchers that die. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { streamChat } from '../../bench/load-client.ts';
-import { Product, textOf, user } from './product.ts';
+import { type ChatReply, Product, textOf, user } from './product.ts';
 
 let product: Product;
 beforeAll(async () => {
@@ -49,6 +49,27 @@ describe('the whole path', () => {
     await product.idle();
     const left = await product.redis.keys('sluice:{*}:generate:chatcmpl-*');
     expect(left).toEqual([]);
+  });
+
+  it("is found in both logs by its caller's trace, and its text in neither", async () => {
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const body = { ...story(2), messages: [user('Say mumpsimus.')] };
+    const response = await product.post('/chat/completions', body, { headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } });
+    expect(response.status).toBe(200);
+    const jobId = response.headers.get('x-sluice-stream-id')!;
+    const answer = textOf((await response.json()) as ChatReply);
+    // Logs are written a moment later.
+    const traced = async () => (await product.log()).split('\n').filter(line => line.includes(traceId));
+    await expect.poll(async () => (await traced()).length, { timeout: 20_000 }).toBe(3);
+    const lines = (await traced()).map(line => JSON.parse(line.slice(line.indexOf('{'))));
+    expect(lines.every(line => line.jobId === jobId)).toBe(true);
+    expect(lines.find(line => line.event === 'request')).toMatchObject({ status: 200, parentSpanId: '00f067aa0ba902b7' });
+    expect(lines.find(line => line.event === 'answer')).toMatchObject({ outcome: 'finished', completionTokens: 16 });
+    // The gateway's span is the parent here.
+    const parentSpanId = response.headers.get('traceresponse')!.split('-')[2];
+    expect(lines.find(line => line.batcher !== undefined)).toMatchObject({ parentSpanId, reason: 'length', completionTokens: 16 });
+    const log = await product.log();
+    for (const secret of ['mumpsimus', answer.slice(0, 20), product.key]) expect(log).not.toContain(secret);
   });
 
   it('goes on in the same stream after the batcher was killed', async () => {
