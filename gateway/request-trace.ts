@@ -14,6 +14,7 @@ export const TRACE_RESPONSE_HEADER = 'traceresponse';
 
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
 export function requestTrace(headers: Headers): RequestTrace {
   const parent = parseTraceparent(headers.get('traceparent'));
@@ -36,6 +37,6 @@ export function tracing({ traceparent, tracestate }: RequestTrace): { traceparen
 
 function randomHex(byteCount: number): string {
   let hex = '';
-  for (const byte of crypto.getRandomValues(new Uint8Array(byteCount))) hex += (byte | 0x100).toString(16).slice(1);
+  for (const byte of crypto.getRandomValues(new Uint8Array(byteCount))) hex += HEX[byte];
   return hex;
 }
