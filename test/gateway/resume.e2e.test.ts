@@ -260,15 +260,23 @@ test('another gateway on the same Redis takes up a stream, and the first one lea
   }
 });
 
+async function openStreamCount(): Promise<number> {
+  const response = await fetch(`${gateway.url}/metrics`, { headers: { authorization: `Bearer ${gateway.key}` } });
+  const [, count] = /^sluice_gateway_open_streams\{.*\} (\d+)$/m.exec(await response.text()) ?? [];
+  return Number(count);
+}
+
 test('EventSource comes back by itself, with nothing lost, over a gateway that dies, and stops at the end', async () => {
   const { id, token } = await readPart(await open({ pieces, repeat: 20, stepMs: 50 }), stream => stream.events.length > 1);
+  await eventually('the first client to be gone', async () => (await openStreamCount()) === 0);
   const reading = promisify(execFile)(process.execPath, [
     '--experimental-eventsource',
     '-e',
     EVENT_SOURCE,
     streamUrl(gateway, id, `?token=${token}`),
   ]);
-  await new Promise(resolve => setTimeout(resolve, 1_000));
+  // A loaded machine takes its time to start a program.
+  await eventually('the reader to be there', async () => (await openStreamCount()) > 0);
   await gateway.kill();
   await gateway.revive();
   const seen = JSON.parse((await reading).stdout) as { text: string; opens: number; states: number[] };
