@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { builtinModules } from 'node:module';
 import { join } from 'node:path';
 import { build, type Plugin } from 'esbuild';
+import { docsReader, writeDocsReader } from './docs-reader.ts';
 import { playgroundPage } from './playground-page.ts';
 
 const ENTRY = join(import.meta.dirname, '..', 'gateway', 'app.ts');
@@ -33,10 +34,11 @@ const nodeBuiltins: Plugin = {
   },
 };
 
-/** Writes `gateway.js` to the folder, made when missing, and tells its path. Not minified: stack traces stay readable. Throws with esbuild's messages. */
+/** Writes `gateway.js` and what it imports when it runs to the folder, made when missing, and tells its path. Not minified: stack traces stay readable. Throws with esbuild's messages. */
 export async function bundleGateway(outputFolder: string): Promise<string> {
   await mkdir(outputFolder, { recursive: true });
   const outfile = join(outputFolder, 'gateway.js');
+  await writeDocsReader(outputFolder);
   await build({
     entryPoints: [ENTRY],
     outfile,
@@ -48,7 +50,7 @@ export async function bundleGateway(outputFolder: string): Promise<string> {
     mainFields: ['module', 'main'],
     conditions: ['workerd', 'worker', 'import'],
     external: ['cloudflare:*'],
-    plugins: [nodeBuiltins, playgroundPage],
+    plugins: [nodeBuiltins, playgroundPage, docsReader],
     // The rooms' tsconfig files are for the compiler only.
     tsconfigRaw: '{}',
     logLevel: 'silent',

@@ -1,7 +1,8 @@
 /** WorkerdConfig: the Cap'n Proto text by which `workerd serve` runs the bundled gateway on one address, its objects kept on disk. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { relative, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
+import { DOCS_READER_FILE } from './docs-reader.ts';
 import { COMPATIBILITY_DATE, COMPATIBILITY_FLAGS, DURABLE_OBJECTS } from './worker-manifest.ts';
 
 /** The package's default export is the path of the binary for this machine. */
@@ -42,6 +43,7 @@ function workerdConfig(options: WorkerdOptions, objectFolder: string): string {
   const trusted = (options.trustedCertificates ?? []).map(text);
   // Relative to the configuration: an absolute one is looked up in workerd's own import path.
   const embedPath = relative(resolve(options.dataFolder), resolve(options.bundlePath));
+  const readerPath = join(dirname(embedPath), DOCS_READER_FILE);
   return `using Workerd = import "/workerd/workerd.capnp";
 
 const config :Workerd.Config = (
@@ -55,7 +57,10 @@ const config :Workerd.Config = (
 );
 
 const gateway :Workerd.Worker = (
-  modules = [(name = "gateway.js", esModule = embed ${text(embedPath)})],
+  modules = [
+    (name = "gateway.js", esModule = embed ${text(embedPath)}),
+    (name = ${text(DOCS_READER_FILE)}, data = embed ${text(readerPath)}),
+  ],
   compatibilityDate = ${text(COMPATIBILITY_DATE)},
   compatibilityFlags = [${COMPATIBILITY_FLAGS.map(text).join(', ')}],
   bindings = [

@@ -22,7 +22,7 @@ import { deleteTenant, listTenants, putTenant, retrieveTenant } from './routes/a
 import { listUsage } from './routes/admin-usage.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
-import { docs } from './routes/docs.ts';
+import { docs, docsReader } from './routes/docs.ts';
 import { health, ready } from './routes/health.ts';
 import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
@@ -55,6 +55,7 @@ app.get('/ready', ready(settings)).all(allow('GET'));
 app.get('/metrics', metrics(counts, settings)).all(allow('GET'));
 app.get('/openapi.json', openapi).all(allow('GET'));
 app.get('/docs', docs).all(allow('GET'));
+app.get('/docs/reader.js', docsReader).all(allow('GET'));
 app.get('/v1/models', listModels(settings)).all(allow('GET'));
 app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
 app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));

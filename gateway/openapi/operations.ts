@@ -281,6 +281,12 @@ export const OPERATIONS: readonly Operation[] = [
     replies: [{ status: 200, description: 'A page.', content: { 'text/html': { type: 'string' } } }],
     refusals: [],
   },
+  {
+    ...{ method: 'get', path: '/docs/reader.js', id: 'loadReader', tag: 'Service', access: 'all' },
+    summary: 'The script of that page.',
+    replies: [{ status: 200, description: 'A script.', content: { 'text/javascript': { type: 'string' } } }],
+    refusals: [],
+  },
 ];
 
 function generation(call: {

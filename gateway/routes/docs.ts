@@ -1,13 +1,11 @@
 /**
- * GET /docs: the API's description to be read and tried, by Scalar's reader. The reader is 1.4 MB compressed, so a public CDN has it and not the
- * Worker: in one fixed version whose digest the browser checks. Keys that are typed into the page can go nowhere but to this gateway.
+ * GET /docs: the API's description to be read and tried, by Scalar's reader. The page needs nothing from elsewhere, and a key that is typed
+ * into it can go nowhere but to this gateway.
  */
 import type { Context } from 'hono';
 import type { AppEnv } from '../app-env.ts';
 
-const CDN = 'https://cdn.jsdelivr.net';
-const READER = `${CDN}/npm/@scalar/api-reference@1.76.0/dist/browser/standalone.js`;
-const READER_DIGEST = 'sha384-oH1C0RwqcwbVXkC+r8A+4qRoyEUQdtxAzOwumkxZtQBBcsy61FOoPt7B50OVJYYQ';
+const READER_PATH = '/docs/reader.js';
 
 const CONFIGURATION = {
   withDefaultFonts: false,
@@ -20,7 +18,7 @@ const CONFIGURATION = {
 
 const POLICY = [
   "default-src 'none'",
-  `script-src ${CDN}`,
+  "script-src 'self'",
   "style-src 'unsafe-inline'",
   "img-src 'self' data:",
   'font-src data:',
@@ -36,17 +34,12 @@ const PAGE = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sluice: the API</title>
-<style>
-body { margin: 0; font-family: system-ui, sans-serif; }
-.wait { margin: 3rem auto; max-width: 40rem; padding: 0 1rem; }
-body:has(.scalar-app) .wait { display: none; }
-</style>
+<style>body { margin: 0; font-family: system-ui, sans-serif; }</style>
 </head>
 <body>
-<p class="wait">The reader of this page comes from ${new URL(CDN).host}. Where that cannot be reached, the API's description is
-<a href="/openapi.json">/openapi.json</a>, which every tool for OpenAPI 3.1 reads.</p>
+<noscript>Without scripts: <a href="/openapi.json">/openapi.json</a>.</noscript>
 <script id="api-reference" type="application/json" data-url="/openapi.json" data-configuration='${JSON.stringify(CONFIGURATION)}'></script>
-<script src="${READER}" integrity="${READER_DIGEST}" crossorigin="anonymous"></script>
+<script src="${READER_PATH}"></script>
 </body>
 </html>
 `;
@@ -58,4 +51,19 @@ export function docs(c: Context<AppEnv>): Response {
     'x-content-type-options': 'nosniff',
     'referrer-policy': 'no-referrer',
   });
+}
+
+/** Sent as it is kept, compressed, to whoever takes that; all browsers do. */
+export async function docsReader(c: Context<AppEnv>): Promise<Response> {
+  const { default: reader } = await import('sluice-docs-reader');
+  const headers = {
+    'content-type': 'text/javascript; charset=utf-8',
+    'cache-control': 'public, max-age=3600',
+    'x-content-type-options': 'nosniff',
+    vary: 'accept-encoding',
+  };
+  if (/\bgzip\b/.test(c.req.header('accept-encoding') ?? '')) {
+    return new Response(reader, { headers: { ...headers, 'content-encoding': 'gzip' }, encodeBody: 'manual' });
+  }
+  return new Response(new Response(reader).body!.pipeThrough(new DecompressionStream('gzip')), { headers });
 }
