@@ -27,6 +27,8 @@ export interface ChatRequest {
   hasRunningUsage: boolean;
   /** No tokenizer and template of ours makes more prompt tokens of this conversation. */
   promptTokensBound: number;
+  /** A batcher may refuse it for what it asks of the vocabulary or of the template: no reply may begin before it has been accepted. */
+  isPromptUncertain: boolean;
 }
 
 const MAX_TOOL_CALLS = 128;
@@ -179,7 +181,14 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
     promptTokensBound: promptTokensBound(request.messages),
+    isPromptUncertain: Boolean(request.logit_bias) || !isPlainTalk(request.messages),
   };
+}
+
+/** The order of roles that every chat template renders: perhaps a system message, then user and assistant in turn. Others some refuse. */
+function isPlainTalk(messages: readonly ChatMessage[]): boolean {
+  const turns = messages[0]?.role === 'system' ? messages.slice(1) : messages;
+  return turns.length > 0 && turns.every(({ role, toolCalls }, index) => role === (index % 2 === 0 ? 'user' : 'assistant') && !toolCalls);
 }
 
 /** A tool's answer belongs to a call that an assistant made before it. */

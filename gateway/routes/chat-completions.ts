@@ -31,6 +31,7 @@ export function chatCompletions(settings: Settings) {
       job,
       reply: { kind: 'chat', isStreamed, includeUsage, ...(hasRunningUsage && { hasRunningUsage }) },
       promptTokensBound: request.promptTokensBound,
+      isPromptUncertain: request.isPromptUncertain,
     });
   };
 }

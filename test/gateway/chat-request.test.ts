@@ -143,3 +143,15 @@ describe('JSON', () => {
     );
   });
 });
+
+test('a batcher has the last word on biases and on unusual orders of roles', () => {
+  const isUncertain = (roles: string, more: JsonObject = {}) => {
+    const names = { s: 'system', d: 'developer', u: 'user', a: 'assistant' } as const;
+    const messages = [...roles].map(letter => ({ role: names[letter as keyof typeof names], content: 'x' }));
+    return parseChatRequest({ ...ok, messages, ...more }, bounds).isPromptUncertain;
+  };
+  for (const roles of ['u', 'su', 'du', 'uau', 'suauau', 'ua']) expect(isUncertain(roles), roles).toBe(false);
+  for (const roles of ['s', 'uu', 'usu', 'au', 'ssu', 'uaa']) expect(isUncertain(roles), roles).toBe(true);
+  expect(isUncertain('u', { logit_bias: { 1: 1 } })).toBe(true);
+  expect(isUncertain('u', { logit_bias: {} })).toBe(true);
+});

@@ -195,6 +195,7 @@ describe('admission', () => {
       ['"top_p":0', 'top_p'],
       ['"top_p":2', 'top_p'],
       ['"logit_bias":{"99999999":1}', 'logit_bias'],
+      ['"logit_bias":{"99999999":1},"stream":true', 'logit_bias'],
     ] as const) {
       const response = await raw(text);
       expect(response.status, text).toBe(400);
