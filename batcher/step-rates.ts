@@ -26,8 +26,8 @@ class RecentRuns {
 
 /** Steps that verify drafts take longer than those between them; the longest of recent ones counts, so much less with each step. */
 const LONGEST_KEPT = 0.9;
-/** Of the bound, what a chunk gets where streams alone take nearly all of it: prompts go on, and two tokens are so much further apart. */
-const LEAST_CHUNK_SHARE = 0.5;
+/** Of the bound, what a chunk gets where streams take much of it: prompts must keep up with a large batch, or its rows stand empty. */
+const LEAST_CHUNK_SHARE = 0.8;
 
 export class StepRates {
   readonly #chunkCost = new ChunkCost();

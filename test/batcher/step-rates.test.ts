@@ -98,16 +98,16 @@ describe('a chunk beside running streams', () => {
   test('gets what the slowest of their recent steps leaves of the bound', () => {
     const rates = new StepRates();
     expect(rates.chunkMsWithin(150)).toBe(150);
-    for (const ms of [20, 60, 20]) rates.stepped(ms);
-    expect(rates.chunkMsWithin(150)).toBeCloseTo(150 - 54);
-    for (let step = 0; step < 50; step++) rates.stepped(20);
-    expect(rates.chunkMsWithin(150)).toBeCloseTo(130);
+    for (const ms of [10, 20, 10]) rates.stepped(ms);
+    expect(rates.chunkMsWithin(150)).toBeCloseTo(150 - 18);
+    for (let step = 0; step < 50; step++) rates.stepped(5);
+    expect(rates.chunkMsWithin(150)).toBeCloseTo(145);
   });
 
-  test('gets half of the bound however slow they are, and all of it when they have left', () => {
+  test('gets most of the bound however slow they are, and all of it when they have left', () => {
     const rates = new StepRates();
     rates.stepped(400);
-    expect(rates.chunkMsWithin(150)).toBe(75);
+    expect(rates.chunkMsWithin(150)).toBe(120);
     for (let step = 0; step < 100; step++) rates.stepped(0);
     expect(rates.chunkMsWithin(150)).toBeCloseTo(150, 1);
   });
