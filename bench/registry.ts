@@ -43,6 +43,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: "a real trace's lengths in too little KV memory: nothing is lost",
     load: async () => (await import('./preemption.ts')).preemptionBench,
   },
+  gateway: {
+    summary: 'what the gateway itself adds, beside Portkey and LiteLLM',
+    load: async () => (await import('./gateway.ts')).gatewayBench,
+  },
   'step-cost': {
     summary: 'time of a step outside onnxruntime',
     load: async () => (await import('./step-cost.ts')).stepCostBench,
