@@ -39,6 +39,8 @@ const PEERS: Record<string, (run: Pick<BenchRun, 'progress' | 'children'>) => Pr
 const UNPACED = 'as fast as they come';
 const PACE_MS = 10;
 const WARM_UP_COUNT = 50;
+/** Until the runtime has compiled what is called often. */
+const WARM_UP_S = 4;
 
 type GatewayRun = BenchRun<typeof SETTINGS>;
 
@@ -63,7 +65,7 @@ export const gatewayBench = bench({
     for (const side of sides) {
       progress(`${side.name}: warm-up`);
       await firstTokenMs(side, WARM_UP_COUNT);
-      await streams(side, { clientCount: settings.clients, seconds: 1 });
+      await streams(side, { clientCount: settings.clients, seconds: WARM_UP_S });
     }
     for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
       for (const side of sides) {

@@ -17,7 +17,7 @@ const TAIL_BYTES = 512;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LINE_END = Buffer.from('\r\n');
 const EMPTY = Buffer.alloc(0);
-const SILENCE_MS = 60_000;
+const SILENCE_MS = 20_000;
 
 interface Pending {
   startedAt: number;

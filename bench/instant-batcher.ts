@@ -1,12 +1,22 @@
 /**
  * InstantBatcher: a program that stands in for a batcher whose computing takes no time: it takes whatever waits in the real queue and answers
- * every job with as many tokens as it asks for, all jobs one token a step, one entry a step as a batcher writes it. The jobs' own records,
- * which only clients read that come back, it does not write. Arguments: Redis URL, name of the model.
+ * every job with as many tokens as it asks for, all jobs one token a step, written as a batcher writes it.
+ * Arguments: Redis URL, name of the model.
  */
 import { Redis } from 'ioredis';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
 import type { Job } from '../shared/job.ts';
-import { BATCHER_CARDS, CARD_INTERVAL_MS, OUT_STREAM_LENGTH, outKey, queueKey, queuePrefix, SHARED_QUEUE } from '../shared/keys.ts';
+import {
+  BATCHER_CARDS,
+  CARD_INTERVAL_MS,
+  GENERATION_LIFETIME_MS,
+  generationKey,
+  OUT_STREAM_LENGTH,
+  outKey,
+  queueKey,
+  queuePrefix,
+  SHARED_QUEUE,
+} from '../shared/keys.ts';
 import type { TokenEvent } from '../shared/token-event.ts';
 import { TOKEN_TEXT } from './token-text.ts';
 
@@ -36,6 +46,25 @@ end
 return data
 `;
 
+/**
+ * Writes one step: every event to its job's record, and all to the brokers' stream.
+ *
+ * KEYS[1]  the stream of one shard
+ *
+ * ARGV[1]  all events, an array in JSON
+ * ARGV[2]  length of the stream
+ * ARGV[3]  lifetime of a record in ms
+ * ARGV[4..]  of each event: its record, its sequence number, itself in JSON
+ */
+const TELL = `
+for at = 4, #ARGV, 3 do
+  redis.call('XADD', ARGV[at], (ARGV[at + 1] + 1) .. '-0', 'e', ARGV[at + 2])
+  if ARGV[at + 1] == '0' then redis.call('PEXPIRE', ARGV[at], ARGV[3]) end
+end
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'e', ARGV[1])
+return 0
+`;
+
 interface Row {
   id: string;
   shard: string;
@@ -49,9 +78,11 @@ if (redisUrl === undefined || model === undefined) throw new Error('usage: insta
 const commands = new Redis(redisUrl);
 const blocking = new Redis(redisUrl);
 commands.defineCommand('takeJobs', { numberOfKeys: 1, lua: TAKE });
-const takeJobs = (commands as unknown as { takeJobs(key: string, count: number, prefix: string): Promise<string[]> }).takeJobs.bind(
-  commands,
-);
+commands.defineCommand('tell', { numberOfKeys: 1, lua: TELL });
+const scripts = commands as unknown as {
+  takeJobs(key: string, count: number, prefix: string): Promise<string[]>;
+  tell(key: string, ...args: (string | number)[]): Promise<void>;
+};
 /** By milliseconds between two steps; 0 has none. */
 const batches = new Map<number, Row[]>();
 
@@ -59,7 +90,7 @@ await publishCard();
 setInterval(() => void publishCard(), CARD_INTERVAL_MS);
 process.stdout.write('ready\n');
 for (;;) {
-  const taken = await takeJobs(queueKey(model, SHARED_QUEUE, 'prioritized'), MAX_TAKEN, `${queuePrefix(model)}:${SHARED_QUEUE}:`);
+  const taken = await scripts.takeJobs(queueKey(model, SHARED_QUEUE, 'prioritized'), MAX_TAKEN, `${queuePrefix(model)}:${SHARED_QUEUE}:`);
   if (taken.length === 0) await blocking.bzpopmin(queueKey(model, SHARED_QUEUE, 'marker'), BLOCK_S);
   else await begin(taken.map(json => JSON.parse(json) as Job));
 }
@@ -154,9 +185,11 @@ function step(row: Row): TokenEvent[] {
 }
 
 async function tell(events: readonly { shard: string; event: TokenEvent }[]): Promise<void> {
-  const pipeline = commands.pipeline();
-  for (const [shard, group] of Map.groupBy(events, ({ shard }) => shard)) {
-    pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', JSON.stringify(group.map(({ event }) => event)));
-  }
-  await pipeline.exec();
+  await Promise.all(
+    [...Map.groupBy(events, ({ shard }) => shard)].map(([shard, group]) => {
+      const texts = group.map(({ event }) => JSON.stringify(event));
+      const records = group.flatMap(({ event: { id, seq } }, index) => [generationKey(id), seq, texts[index]!]);
+      return scripts.tell(outKey(shard), `[${texts.join(',')}]`, OUT_STREAM_LENGTH, GENERATION_LIFETIME_MS, ...records);
+    }),
+  );
 }

@@ -419,7 +419,7 @@ export class Broker extends DurableObject<Env> {
   /** Connections are opened by the first call, and kept. */
   #open(): Parts {
     if (this.#parts === undefined) {
-      const commands = this.#connect('commands', false);
+      const commands = this.#connect('commands');
       const queue = new JobQueue(commands);
       const board = new CardBoard(commands);
       const keeper = new RecordKeeper({ link: commands, brokerId: crypto.randomUUID(), graceMs: this.#settings.resumeGraceMs });
@@ -443,12 +443,11 @@ export class Broker extends DurableObject<Env> {
     return this.#parts;
   }
 
-  #connect(purpose: string, isBlocking: boolean): RedisLink {
+  #connect(purpose: string): RedisLink {
     return new RedisLink({
       url: this.#settings.redisUrl,
       name: `sluice-broker-${purpose}`,
       timeoutMs: this.#settings.redisTimeoutMs,
-      isBlocking,
       onChange: (state, cause) => {
         this.#redisUp[purpose] = state === 'connected';
         if (state === 'lost') this.#metrics.redisLost(purpose);
@@ -463,7 +462,7 @@ export class Broker extends DurableObject<Env> {
     if (tail === undefined) {
       const { commands, jobs } = this.#open();
       tail = new StreamTail({
-        link: this.#connect('tail', true),
+        link: this.#connect('tail'),
         commands,
         key: outKey(shard),
         onEvents: events => jobs.hear(events),

@@ -13,6 +13,7 @@
  */
 import { SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
 import { enteringKey, fairKey, queueKey, queuePrefix } from '../shared/keys.ts';
+import { RedisScript, type ScriptClient } from './redis-script.ts';
 
 /** BullMQ takes priorities from 1 to 2^21 - 1 and ranks a job without one above all of them. Each class has a third of the range. */
 export const STEPS_PER_CLASS = 699_049;
@@ -28,9 +29,7 @@ const ENTERING_S = 5;
 
 /** Of RedisLink what is used here. */
 export interface Link {
-  run<T>(
-    command: (client: { eval(script: string, keyCount: number, ...rest: (string | number)[]): Promise<unknown> }) => Promise<T>,
-  ): Promise<T>;
+  run<T>(command: (client: ScriptClient) => Promise<T>): Promise<T>;
 }
 
 /** A job that wants to be queued. */
@@ -70,7 +69,7 @@ export type Entry = { outcome: 'entered'; priority: number; aheadCount: number }
  *
  * Output: { priority, or 0 when refused; how many stand before it }
  */
-const ENTER = `
+const ENTER = new RedisScript(`
 local UNIT = 4294967296
 local tenant, length = ARGV[1], tonumber(ARGV[2])
 local base, steps, step_time = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -150,20 +149,32 @@ redis.call('PEXPIRE', KEYS[1], ARGV[8])
 redis.call('HSET', KEYS[2], ARGV[11] .. ARGV[9], start .. ' ' .. second)
 redis.call('PEXPIRE', KEYS[2], ARGV[8])
 return { priority, ahead }
-`;
+`);
 
 /**
- * KEYS[1] sorted set of virtual times   ARGV[1] tenant   ARGV[2] how much longer its job was than expected, in virtual time
- * KEYS[2] jobs that may not be on their queue yet   ARGV[3] name of the job
+ * KEYS[1]  sorted set of virtual times
+ * KEYS[2]  hash of the jobs that may not be on their queue yet
+ *
+ * ARGV     of each job: its name, its tenant, how much longer it was than expected, in virtual time
  */
-const SETTLE = `
-redis.call('HDEL', KEYS[2], ARGV[3])
-if redis.call('ZSCORE', KEYS[1], ARGV[1]) then redis.call('ZINCRBY', KEYS[1], ARGV[2], ARGV[1]) end
+const SETTLE = new RedisScript(`
+for at = 1, #ARGV, 3 do
+  redis.call('HDEL', KEYS[2], ARGV[at])
+  if redis.call('ZSCORE', KEYS[1], ARGV[at + 1]) then redis.call('ZINCRBY', KEYS[1], ARGV[at + 2], ARGV[at + 1]) end
+end
 return 0
-`;
+`);
+
+/** Arguments of SETTLE that go out together. */
+interface Settling {
+  args: (string | number)[];
+  sent: Promise<void>;
+}
 
 export class FairQueue {
   readonly #link: Link;
+  /** Of each model and class, what has ended in this breath. */
+  readonly #settling = new Map<string, Settling>();
 
   constructor(link: Link) {
     this.#link = link;
@@ -181,33 +192,40 @@ export class FairQueue {
       enteringKey(model, serviceClass),
       ...names.flatMap(name => (['prioritized', 'wait', 'active'] as const).map(structure => queueKey(model, name, structure))),
     ];
-    const [priority, aheadCount] = (await this.#link.run(client =>
-      client.eval(
-        ENTER,
-        keys.length,
-        ...keys,
-        tenant,
-        job.tokens / job.weight,
-        firstPriority(serviceClass),
-        STEPS_PER_CLASS,
-        TOKENS_PER_STEP,
-        Math.min(job.maxAheadCount, Number.MAX_SAFE_INTEGER),
-        FORGET_TOKENS,
-        LIFETIME_MS,
-        id,
-        ENTERING_S,
-        ...names.map(name => jobPrefix(model, name)),
-      ),
-    )) as [number, number];
+    const args = [
+      tenant,
+      job.tokens / job.weight,
+      firstPriority(serviceClass),
+      STEPS_PER_CLASS,
+      TOKENS_PER_STEP,
+      Math.min(job.maxAheadCount, Number.MAX_SAFE_INTEGER),
+      FORGET_TOKENS,
+      LIFETIME_MS,
+      id,
+      ENTERING_S,
+      ...names.map(name => jobPrefix(model, name)),
+    ];
+    const [priority, aheadCount] = (await this.#link.run(client => ENTER.run(client, keys, args))) as [number, number];
     return priority === 0 ? { outcome: 'refused', aheadCount } : { outcome: 'entered', priority, aheadCount };
   }
 
-  /** A job is over, or was never queued: what it took instead of what was expected. */
-  async settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): Promise<void> {
+  /** A job is over, or was never queued: what it took instead of what was expected. Jobs that end in the same breath are told together. */
+  settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): Promise<void> {
     const { id, model, serviceClass, tenant, queueName } = job;
-    const keys = [fairKey(model, serviceClass), enteringKey(model, serviceClass)];
-    const difference = (usedTokens - job.tokens) / job.weight;
-    await this.#link.run(client => client.eval(SETTLE, keys.length, ...keys, tenant, difference, jobPrefix(model, queueName) + id));
+    const keys = [fairKey(model, serviceClass), enteringKey(model, serviceClass)] as const;
+    let settling = this.#settling.get(keys[0]);
+    if (settling === undefined) {
+      settling = { args: [], sent: Promise.resolve().then(() => this.#sendSettling(keys)) };
+      this.#settling.set(keys[0], settling);
+    }
+    settling.args.push(jobPrefix(model, queueName) + id, tenant, (usedTokens - job.tokens) / job.weight);
+    return settling.sent;
+  }
+
+  async #sendSettling(keys: readonly [fair: string, entering: string]): Promise<void> {
+    const { args } = this.#settling.get(keys[0])!;
+    this.#settling.delete(keys[0]);
+    await this.#link.run(client => SETTLE.run(client, keys, args));
   }
 }
 

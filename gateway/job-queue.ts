@@ -14,6 +14,7 @@ import {
 } from '../shared/keys.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
+import { RedisScript } from './redis-script.ts';
 
 /** A batcher decides itself when a job has been tried too often; BullMQ must not decide before it. */
 const ATTEMPTS = 100;
@@ -43,7 +44,7 @@ export type Ending = Pick<ApiError, 'code' | 'message'>;
  * ARGV[1]  the error event without attempt, seq and closing brace
  * ARGV[2]  lifetime of both in ms, from now
  */
-const CLOSE_RECORD = `
+const CLOSE_RECORD = new RedisScript(`
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 local held = 0
 if #last > 0 then
@@ -58,7 +59,7 @@ redis.call('XADD', KEYS[1], (held + 1) .. '-0', 'e', ARGV[1] .. ',"attempt":' ..
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('SET', KEYS[2], attempt, 'PX', ARGV[2])
 return 1
-`;
+`);
 
 export class JobQueue {
   readonly #link: RedisLink;
@@ -126,7 +127,7 @@ export class JobQueue {
 
   async #closeRecord(id: string, { code, message }: Ending): Promise<void> {
     const event = JSON.stringify({ type: 'error', id, code, message }).slice(0, -1);
-    await this.#link.run(client => client.eval(CLOSE_RECORD, 2, generationKey(id), fenceKey(id), event, GENERATION_LIFETIME_MS));
+    await this.#link.run(client => CLOSE_RECORD.run(client, [generationKey(id), fenceKey(id)], [event, GENERATION_LIFETIME_MS]));
   }
 
   /** How many waiting jobs stand before each in its queue, plus one; undefined for a job that no longer waits. */

@@ -13,8 +13,15 @@ export async function readJsonBody(request: Request, bounds: Bounds): Promise<Js
 
 async function readBytes(request: Request, limit: number): Promise<Uint8Array> {
   // A length that is declared saves reading; one that lies, or none, is caught while reading.
-  if (Number(request.headers.get('content-length') ?? 0) > limit) throw tooLarge(limit);
+  const declared = request.headers.get('content-length');
+  if (Number(declared ?? 0) > limit) throw tooLarge(limit);
   if (request.body === null) return new Uint8Array();
+  // No more comes than is declared, and one piece is quicker read than several.
+  if (declared !== null && !request.headers.has('transfer-encoding')) {
+    const whole = new Uint8Array(await request.arrayBuffer());
+    if (whole.byteLength > limit) throw tooLarge(limit);
+    return whole;
+  }
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of request.body as ReadableStream<Uint8Array>) {

@@ -8,8 +8,6 @@ import type { RedisAddress } from '../shared/redis-url.ts';
 export interface RedisOptions {
   connectionName: string;
   connectTimeout: number;
-  /** Milliseconds until a command without a reply is rejected. */
-  commandTimeout?: number;
   /** Whether commands given while there is no connection wait for one. */
   enableOfflineQueue: boolean;
   /** Times a command survives a lost connection; null means always. */
@@ -54,6 +52,7 @@ export declare class Redis {
   exists(key: string): Promise<number>;
   sadd(key: string, member: string): Promise<number>;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
+  evalsha(digest: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   hgetall(key: string): Promise<Record<string, string>>;
   hdel(key: string, ...fields: string[]): Promise<number>;
   xread(...args: (string | number)[]): Promise<StreamReply | null>;

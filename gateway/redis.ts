@@ -9,8 +9,6 @@ export interface RedisLinkOptions {
   name: string;
   /** Bounds connecting and the answer to a command. */
   timeoutMs: number;
-  /** Commands block on purpose, so their answers are not bounded here. */
-  isBlocking: boolean;
   /** Called when the connection is lost and when it is back, not at each try in between. */
   onChange(state: 'connected' | 'lost', cause: string | undefined): void;
 }
@@ -23,6 +21,8 @@ const SILENT_TIMEOUTS = 3;
 /** How ioredis says it. */
 const NOT_SENT = "Stream isn't writeable";
 const NOT_ANSWERED = 'timed out';
+/** Commands that are late are looked for this often within the bound. */
+const LOOKS = 10;
 /** What a client is told to wait: about as long as a restart of Redis takes. */
 const RETRY_AFTER_SECONDS = 2;
 
@@ -32,6 +32,9 @@ export class RedisLink {
   #state: 'connecting' | 'connected' | 'lost' = 'connecting';
   #cause: string | undefined;
   #answeredAt = Date.now();
+  /** Commands without an answer, oldest first. One timer watches over all: one each costs more than the command. */
+  readonly #underWay = new Set<{ dueAt: number; reject(error: Error): void }>();
+  #watch: ReturnType<typeof setInterval> | undefined;
 
   constructor(options: RedisLinkOptions) {
     this.#timeoutMs = options.timeoutMs;
@@ -45,7 +48,6 @@ export class RedisLink {
       retryStrategy: attempt => Math.min(attempt * RETRY_STEP_MS, RETRY_MAX_MS),
       // What was the master until a failover: behind the same address the new one answers.
       reconnectOnError: error => (error.message.startsWith('READONLY') ? 2 : false),
-      ...(!options.isBlocking && { commandTimeout: options.timeoutMs }),
     });
     this.client.on('error', error => {
       this.#cause = error.message;
@@ -80,7 +82,7 @@ export class RedisLink {
     for (let isRetry = false; ; isRetry = true) {
       await this.#ready();
       try {
-        const answer = await command(this.client);
+        const answer = await this.#bounded(command(this.client));
         this.#answeredAt = Date.now();
         return answer;
       } catch (error) {
@@ -90,6 +92,35 @@ export class RedisLink {
         throw unavailable(message);
       }
     }
+  }
+
+  #bounded<T>(answer: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const entry = { dueAt: Date.now() + this.#timeoutMs, reject };
+      this.#underWay.add(entry);
+      this.#watch ??= setInterval(() => this.#rejectLate(), this.#timeoutMs / LOOKS);
+      answer.then(
+        value => {
+          this.#underWay.delete(entry);
+          resolve(value);
+        },
+        error => {
+          this.#underWay.delete(entry);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  #rejectLate(): void {
+    const now = Date.now();
+    for (const entry of this.#underWay) {
+      if (entry.dueAt > now) return;
+      this.#underWay.delete(entry);
+      entry.reject(new Error(NOT_ANSWERED));
+    }
+    if (this.#watch !== undefined) clearInterval(this.#watch);
+    this.#watch = undefined;
   }
 
   async #ready(): Promise<void> {

@@ -81,6 +81,7 @@ export class TenantStore {
   /** Leases in the table. */
   readonly #stored: Set<string>;
   #unwritten = nothingUnwritten();
+  #weight: number | undefined;
 
   constructor(sql: Sql) {
     this.#sql = sql;
@@ -97,13 +98,20 @@ export class TenantStore {
     this.#sql.exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('limits', ?)", JSON.stringify(limits));
   }
 
+  /** Asked by every request. */
   weight(): number {
+    this.#weight ??= this.#readWeight();
+    return this.#weight;
+  }
+
+  #readWeight(): number {
     const row = this.#sql.exec("SELECT value FROM setting WHERE name = 'weight'").toArray()[0];
     return row === undefined ? DEFAULT_WEIGHT : Number(row.value);
   }
 
   setWeight(weight: number): void {
     this.#sql.exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('weight', ?)", String(weight));
+    this.#weight = weight;
   }
 
   keys(): KeyRecord[] {
