@@ -1,7 +1,7 @@
 /**
- * ClosedDoors: keys that are refused whatever they ask for, since their requests of this minute are used up; remembered in the Worker for a
- * moment, so that a flood is refused without a look at its bodies and without a call to its tenant's object. A limit that was raised, or a
- * request that was given back, counts a moment later.
+ * ClosedDoors: keys that are refused whatever they ask for, since their requests of this minute are used up, or whatever asks for so many tokens;
+ * remembered in the Worker for a moment, so that a flood is refused without a call to its tenant's object, and the former without a look at
+ * its bodies. A limit that was raised, or a request that was given back, counts a moment later.
  */
 import type { MiddlewareHandler } from 'hono';
 import { ApiError } from '../shared/errors.ts';
@@ -11,8 +11,12 @@ import type { Standing } from './tenant/account.ts';
 export interface ClosedDoor {
   standing: Standing;
   message: string;
+  /** Until when this is sure; absent where it is until `opensAt`. */
+  closedUntil?: number;
   /** Epoch milliseconds from which on a request fits again. */
   opensAt: number;
+  /** Stays open for requests of no more tokens than `room`, and for those of more than `wanted`, which `opensAt` is too early for. */
+  tokens?: { room: number; wanted: number } | undefined;
 }
 
 /** A flood of thousands a second becomes some calls a second. */
@@ -25,7 +29,7 @@ export class ClosedDoors {
   close(caller: Caller, door: ClosedDoor, now: number): void {
     const name = nameOf(caller);
     this.#doors.delete(name);
-    this.#doors.set(name, { ...door, forgetAt: Math.min(door.opensAt, now + MEMORY_MS) });
+    this.#doors.set(name, { ...door, forgetAt: Math.min(door.closedUntil ?? door.opensAt, now + MEMORY_MS) });
     if (this.#doors.size > MAX_DOORS) this.#doors.delete(this.#doors.keys().next().value!);
   }
 
@@ -33,7 +37,8 @@ export class ClosedDoors {
     this.#doors.clear();
   }
 
-  find(caller: Caller, now: number): { standing: Standing; error: ApiError } | undefined {
+  /** `tokens`: that the request wants at least; undefined while that is not known. */
+  find(caller: Caller, now: number, tokens?: number): { standing: Standing; error: ApiError } | undefined {
     const name = nameOf(caller);
     const door = this.#doors.get(name);
     if (door === undefined) return undefined;
@@ -41,6 +46,8 @@ export class ClosedDoors {
       this.#doors.delete(name);
       return undefined;
     }
+    const limits = door.tokens;
+    if (limits !== undefined && (tokens === undefined || tokens <= limits.room || tokens > limits.wanted)) return undefined;
     const retryAfterSeconds = Math.max(1, Math.ceil((door.opensAt - now) / 1000));
     return { standing: door.standing, error: new ApiError('rate_limit_exceeded', door.message, { retryAfterSeconds }) };
   }

@@ -6,6 +6,7 @@
 /** 32 bytes in base64url; the last letter has two bits to spare, which must be zero, or one key would have four spellings. */
 export const MAC_PATTERN = '[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]';
 
+const encoder = new TextEncoder();
 const ALGORITHM = { name: 'HMAC', hash: 'SHA-256' };
 
 export class KeyMac {
@@ -37,7 +38,6 @@ export class KeyMac {
   }
 
   async #imported(): Promise<readonly CryptoKey[]> {
-    const encoder = new TextEncoder();
     this.#keys ??= await Promise.all(
       this.#secrets.map(secret => crypto.subtle.importKey('raw', encoder.encode(secret), ALGORITHM, false, ['sign', 'verify'])),
     );
@@ -47,7 +47,7 @@ export class KeyMac {
 
 /** Neither name holds a line end; the first line keeps other uses of the same secret apart. */
 function message(tenant: string, keyId: string): Uint8Array {
-  return new TextEncoder().encode(`sluice key 1\n${tenant}\n${keyId}`);
+  return encoder.encode(`sluice key 1\n${tenant}\n${keyId}`);
 }
 
 function toBase64url(bytes: Uint8Array): string {
@@ -58,5 +58,8 @@ function toBase64url(bytes: Uint8Array): string {
 }
 
 function fromBase64url(text: string): Uint8Array {
-  return Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), char => char.charCodeAt(0));
+  const letters = atob(text.replaceAll('-', '+').replaceAll('_', '/'));
+  const bytes = new Uint8Array(letters.length);
+  for (let index = 0; index < bytes.length; index++) bytes[index] = letters.charCodeAt(index);
+  return bytes;
 }

@@ -50,14 +50,27 @@ export async function admit(c: Context<AppEnv>, job: Job, cacheKey: string | und
   const promptTokens = estimatePromptTokens(job);
   const { maxTokens, minTokens = 0 } = job.stopping;
   const choiceCount = promptsOf(job).length * job.choiceCount;
+  // How much the object would take for a request without a bound, only it knows.
+  const wantedTokens = maxTokens === undefined ? undefined : promptTokens + maxTokens * choiceCount;
+  // What may have been kept costs no tokens.
+  const closed =
+    cacheKey === undefined && wantedTokens !== undefined ? c.get('doors').find({ tenant, keyId }, Date.now(), wantedTokens) : undefined;
+  if (closed !== undefined) {
+    c.set('standing', closed.standing);
+    throw closed.error;
+  }
   const reply = await callObject<AdmitReply>(() =>
     tenantObject(c.env, tenant).admit({ id: job.id, keyId, promptTokens, maxTokens, minTokens, choiceCount }, 'infer', cacheKey),
   );
   take(c, reply);
   if (reply.outcome === 'refused') {
-    const { standing, closedUntil: opensAt, error } = reply;
-    if (standing !== undefined && opensAt !== undefined) {
-      c.get('doors').close({ tenant, keyId }, { standing, opensAt, message: error.message }, Date.now());
+    const { standing, closedUntil: opensAt, tokensClosed, error } = reply;
+    const door =
+      opensAt !== undefined
+        ? { opensAt }
+        : tokensClosed && { opensAt: tokensClosed.retryAt, closedUntil: tokensClosed.until, tokens: tokensClosed };
+    if (standing !== undefined && door !== undefined) {
+      c.get('doors').close({ tenant, keyId }, { ...door, standing, message: error.message }, Date.now());
     }
     throw refusedError(error);
   }

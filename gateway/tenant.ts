@@ -25,8 +25,16 @@ export type AdmitReply = { standing: Standing | undefined } & (
   /** Nothing is to be done: the answer is here, as it was kept. */
   | { outcome: 'answered'; reply: string }
   /** `closedUntil`: until then no request of this key fits, whatever it asks for. */
-  | { outcome: 'refused'; error: RefusedCall; closedUntil?: number }
+  | { outcome: 'refused'; error: RefusedCall; closedUntil?: number; tokensClosed?: TokensClosed }
 );
+
+/** No request of this key that wants more than `room` tokens fits before `until`; one of up to `wanted` fits at `retryAt`. */
+export interface TokensClosed {
+  room: number;
+  wanted: number;
+  until: number;
+  retryAt: number;
+}
 
 /** One request's end. Undefined `used`: it was refused after all, and costs nothing. */
 export interface Settlement {
@@ -331,10 +339,16 @@ export class Tenant extends DurableObject<Env> {
 /** Leases are renewed before they expire, so the first to expire moves on all the time. */
 const ALARM_PAUSE_MS = 1_000;
 
-function refusedBy(refused: Refused, now: number): { outcome: 'refused'; error: RefusedCall; closedUntil?: number } {
-  const { unit, retryAt } = refused.shortage;
+function refusedBy(
+  refused: Refused,
+  now: number,
+): { outcome: 'refused'; error: RefusedCall; closedUntil?: number; tokensClosed?: TokensClosed } {
+  const { unit, retryAt, firm, wantedCount: wanted } = refused.shortage;
   const error = plain(limitRefusal(refused, now));
-  return { outcome: 'refused', error, ...(unit === 'requests per minute' && retryAt !== undefined && { closedUntil: retryAt }) };
+  if (retryAt === undefined) return { outcome: 'refused', error };
+  if (unit === 'requests per minute') return { outcome: 'refused', error, closedUntil: retryAt };
+  if (firm === undefined || wanted <= firm.room) return { outcome: 'refused', error };
+  return { outcome: 'refused', error, tokensClosed: { room: firm.room, wanted, until: firm.until, retryAt } };
 }
 
 function plain(error: ApiError): RefusedCall {

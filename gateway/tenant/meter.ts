@@ -14,6 +14,8 @@ export interface Shortage {
   wantedCount: number;
   /** When it will fit; undefined when it never will. */
   retryAt: number | undefined;
+  /** Whatever wants more than `room` does not fit before `until`, whatever ends meanwhile; absent where that is not sure. */
+  firm?: { room: number; until: number } | undefined;
 }
 
 export const DAY_MS = 24 * 60 * 60_000;
@@ -62,7 +64,9 @@ export class Meter {
     const fitsAt = this.#tokens.fitsAt(tokens, tokensPerMinute, now);
     if (fitsAt !== now) {
       const retryAt = wantedCount > tokensPerMinute ? undefined : fitsAt;
-      found.push({ unit: 'tokens per minute', limit: tokensPerMinute, usedCount: this.#tokens.total(now), wantedCount, retryAt });
+      const spent = this.#tokens.firm(now);
+      const firm = spent && { room: tokensPerMinute - spent.total, until: spent.until };
+      found.push({ unit: 'tokens per minute', limit: tokensPerMinute, usedCount: this.#tokens.total(now), wantedCount, retryAt, firm });
     }
     const usedCount = this.dayTokens(now);
     if (usedCount + tokens > tokensPerDay) {

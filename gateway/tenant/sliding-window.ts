@@ -68,6 +68,13 @@ export class SlidingWindow {
     return undefined;
   }
 
+  /** What is spent, which nothing but time takes away, and when the first of it goes; undefined when nothing is. */
+  firm(now: number): { total: number; until: number } | undefined {
+    this.#expire(now);
+    if (this.#spent.size === 0) return undefined;
+    return { total: this.#spentTotal, until: endOf(Math.min(...this.#spent.keys())) };
+  }
+
   /** When nothing of it counts any more, if nothing else comes; now when nothing does. */
   emptyAt(now: number): number {
     this.#expire(now);

@@ -42,6 +42,19 @@ describe('a closed door', () => {
     expect(doors.find(caller, 1_001)).toBeUndefined();
   });
 
+  test('lets on who asks for fewer tokens than are left, or for more than it can tell when they fit', () => {
+    const doors = new ClosedDoors();
+    doors.close(caller, { ...door, closedUntil: 1_200, tokens: { room: 40, wanted: 100 } }, 1_000);
+    expect(doors.find(caller, 1_100, 40)).toBeUndefined();
+    expect(doors.find(caller, 1_100, 41)?.error).toMatchObject({ code: 'rate_limit_exceeded', retryAfterSeconds: 4 });
+    expect(doors.find(caller, 1_100, 100)).toBeDefined();
+    expect(doors.find(caller, 1_100, 101)).toBeUndefined();
+    // Before the body is read nothing is known.
+    expect(doors.find(caller, 1_100)).toBeUndefined();
+    // From here on more may be free.
+    expect(doors.find(caller, 1_200, 100)).toBeUndefined();
+  });
+
   test('is forgotten for another when there are too many', () => {
     const doors = new ClosedDoors();
     for (let i = 0; i <= 1_000; i++) doors.close({ tenant: `t${i}`, keyId: 'a' }, door, 1_000);

@@ -21,6 +21,20 @@ describe('room', () => {
     expect(window.fitsAt(10, 10, at)).toBe(at);
   });
 
+  test('what is firm leaves no room until its time, whatever ends meanwhile', () => {
+    const window = new SlidingWindow();
+    expect(window.firm(1_000)).toBeUndefined();
+    window.hold(50, 1_000);
+    expect(window.firm(1_000)).toBeUndefined();
+    window.spend(30, 2_000, 2_000);
+    const { total, until } = window.firm(2_000)!;
+    expect(total).toBe(30);
+    window.release(50, 1_000);
+    window.spend(5, 1_000, 2_500);
+    expect(window.fitsAt(71, 100, until - 1)).not.toBe(until - 1);
+    expect(window.fitsAt(71, 100, until)).toBe(until);
+  });
+
   test('what is held stays beyond its minute', () => {
     const window = new SlidingWindow();
     window.hold(10, 0);
