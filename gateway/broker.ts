@@ -434,6 +434,7 @@ export class Broker extends DurableObject<Env> {
       });
       const dispatcher = new Dispatcher({
         link: commands,
+        cards: () => board.cards(),
         estimate: this.#estimate,
         settings: this.#settings,
         onTrouble: message => log({ event: 'dispatch_trouble', cause: message }),

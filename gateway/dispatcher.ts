@@ -20,6 +20,8 @@ import type { ReplyRecord } from './reply-record.ts';
 
 export interface DispatcherOptions {
   link: RedisLink;
+  /** As they are now. */
+  cards(): Promise<readonly BatcherCard[]>;
   estimate: QueueEstimate;
   settings: Pick<Settings, 'maxWaitMs' | 'maxQueuedTokens' | 'reservedTokens'>;
   onTrouble(message: string): void;
@@ -49,16 +51,18 @@ export class Dispatcher {
   readonly #feed: PrefixFeed;
   readonly #router: PrefixRouter;
   readonly #onTrouble: (message: string) => void;
+  readonly #cards: DispatcherOptions['cards'];
   /** Of this broker: what is known of the jobs that wait. */
   readonly #placed = new PlacedJobs();
 
-  constructor({ link, estimate, settings, onTrouble }: DispatcherOptions) {
+  constructor({ link, cards, estimate, settings, onTrouble }: DispatcherOptions) {
     const directory = new PrefixDirectory();
     this.#admission = new Admission({ estimate, settings });
     this.#fair = new FairQueue(link);
     this.#feed = new PrefixFeed({ link, directory, onTrouble });
     this.#router = new PrefixRouter({ directory, estimate });
     this.#onTrouble = onTrouble;
+    this.#cards = cards;
   }
 
   /** Throws `queue_full`, or `dependency_unavailable`. `cards` may be of all models, and stale. */
@@ -66,7 +70,10 @@ export class Dispatcher {
     const { job } = petition;
     const serving = cards.filter(card => card.model === job.model && card.state === 'serving' && isFresh(card, Date.now()));
     // One batcher alone is sent everything anyway.
-    if (serving.length > 1) await this.#feed.refresh(cards, Date.now());
+    if (serving.length > 1) {
+      await this.#feed.refresh(cards, Date.now());
+      this.#feed.follow(this.#cards);
+    }
     const route = this.#router.route(job, cards, Date.now());
     if (route !== undefined) {
       const own = serving.filter(card => card.batcherId === route.batcherId);

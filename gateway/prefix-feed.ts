@@ -1,6 +1,6 @@
 /**
- * PrefixFeed: keeps a directory of prefixes as new as the batchers tell, by reading on demand: a snapshot of each batcher once, then what
- * has changed since. Nobody waits for it longer than one answer of Redis, and nothing is read while nobody asks.
+ * PrefixFeed: keeps a directory of prefixes as new as the batchers tell: a snapshot of each batcher once, then what has changed since. It reads
+ * by itself while requests come and for a minute after; a request waits for it only after a longer silence, for two answers of Redis at most.
  */
 import { type BatcherCard, isFresh } from '../shared/batcher-card.ts';
 import { PREFIX_CHANGES, prefixesKey } from '../shared/keys.ts';
@@ -18,7 +18,10 @@ interface FeedClient {
 }
 
 /** As often as batchers tell. */
-const MAX_AGE_MS = 200;
+const POLL_MS = 200;
+const FOLLOW_MS = 60_000;
+/** A request that finds what was read this long ago reads for itself. */
+const MAX_AGE_MS = 400;
 const ENTRIES_PER_READ = 100;
 /** A snapshot that was too old is read again, but not at once. */
 const SNAPSHOT_PAUSE_MS = 500;
@@ -32,6 +35,9 @@ export class PrefixFeed {
   #position: string | undefined;
   #readAt = 0;
   #reading: Promise<void> | undefined;
+  /** When follow was last called. */
+  #wantedAt = 0;
+  #isFollowing = false;
   /** When a snapshot was last asked for. */
   readonly #asked = new Map<string, number>();
   /** Of these changes were missed. */
@@ -46,15 +52,45 @@ export class PrefixFeed {
   /** Brings the directory up to date for these batchers, and makes it forget all others. Never throws: an old directory costs a worse route. */
   async refresh(cards: readonly BatcherCard[], now: number): Promise<void> {
     this.#keepOnly(cards, now);
-    if (now - this.#readAt >= MAX_AGE_MS) {
-      this.#reading ??= this.#read(now).finally(() => {
-        this.#reading = undefined;
-      });
-    }
-    await this.#reading;
+    if (now - this.#readAt >= MAX_AGE_MS) await this.#readOnce(now);
     const known = new Set(this.#directory.batcherIds);
-    // In the background: whoever asks now is served without them.
-    for (const { batcherId } of cards) if (!known.has(batcherId) || this.#behind.has(batcherId)) this.#ask(batcherId, now);
+    const wanting = cards.filter(card => isFresh(card, now) && (!known.has(card.batcherId) || this.#behind.has(card.batcherId)));
+    const asked = wanting.map(async ({ batcherId }) => {
+      // Whoever has nothing to tell is asked again and again: nobody waits for that.
+      const isFirst = !this.#asked.has(batcherId);
+      const answered = this.#ask(batcherId, now);
+      if (isFirst) await answered;
+    });
+    await Promise.all(asked);
+  }
+
+  /** Reads by itself, until this has not been called for a minute. */
+  follow(cards: () => Promise<readonly BatcherCard[]>): void {
+    this.#wantedAt = Date.now();
+    if (this.#isFollowing) return;
+    this.#isFollowing = true;
+    void this.#run(cards);
+  }
+
+  async #run(cards: () => Promise<readonly BatcherCard[]>): Promise<void> {
+    while (Date.now() - this.#wantedAt < FOLLOW_MS) {
+      await new Promise(resolve => setTimeout(resolve, POLL_MS));
+      try {
+        const now = Date.now();
+        await this.#readOnce(now);
+        await this.refresh(await cards(), now);
+      } catch {
+        // Redis is away: the next round.
+      }
+    }
+    this.#isFollowing = false;
+  }
+
+  #readOnce(now: number): Promise<void> {
+    this.#reading ??= this.#read(now).finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
   }
 
   #keepOnly(cards: readonly BatcherCard[], now: number): void {
@@ -93,10 +129,10 @@ export class PrefixFeed {
     return last[0]?.[0] ?? BEGINNING;
   }
 
-  #ask(batcherId: string, now: number): void {
+  async #ask(batcherId: string, now: number): Promise<void> {
     if (now - (this.#asked.get(batcherId) ?? Number.NEGATIVE_INFINITY) < SNAPSHOT_PAUSE_MS) return;
     this.#asked.set(batcherId, now);
-    this.#link
+    await this.#link
       .run(client => client.hgetall(prefixesKey(batcherId)))
       .then(fields => {
         const snapshot = decodeSnapshot(batcherId, fields);

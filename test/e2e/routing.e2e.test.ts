@@ -57,9 +57,6 @@ it('each next turn goes to the batcher that holds the conversation', async () =>
     const before = await heldCount();
     const first = await ask('one', [beginning(name)]);
     await untilHeldMoreThan(before);
-    // What batchers hold is read by one request and known to the ones after it.
-    await ask('one', [user('Hello.')], { max_tokens: 1 });
-    await new Promise(resolve => setTimeout(resolve, 1_500));
     const turn = [beginning(name), { role: 'assistant', content: textOf(first) }, user('And then?')];
     const second = await ask('one', turn);
     // All of it but the tail of the first turn that is no whole block.

@@ -74,6 +74,17 @@ describe('PrefixFeed', () => {
     expect(troubles).toEqual([]);
   });
 
+  it('reads by itself once it is followed, and waits for what was held before its first look', async () => {
+    await tell('x', 0, [HASHES[0]!]);
+    now = Date.now();
+    const cards = [{ batcherId: 'x', writtenAt: now + 60_000 } as BatcherCard];
+    await feed.refresh(cards, now);
+    expect(directory.entryCount).toBe(1);
+    feed.follow(async () => cards);
+    await tell('x', 1, [HASHES[1]!]);
+    await until(() => directory.entryCount === 2);
+  });
+
   it('catches up with more than one answer holds', async () => {
     await tell('x', 0, [HASHES[0]!]);
     await untilHeld('x', 1);
