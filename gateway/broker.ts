@@ -299,7 +299,7 @@ export class Broker extends DurableObject<Env> {
       else entry.dismiss(toApiError(error), Date.now());
       throw error;
     }
-    relay.begin(Date.now(), 'queued');
+    relay.begin(Date.now());
     // The client may have gone while the job was on its way, before there was anything to take back.
     if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(record, cancelled());
     return await relay.response;

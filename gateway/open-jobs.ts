@@ -33,6 +33,8 @@ const PROBE_MS = 2_000;
 const PROBE_MAX_MS = 30_000;
 /** Clients are announced this often within the time that an announcement holds. */
 const ANNOUNCEMENTS = 3;
+/** Most answers begin sooner, and a piece for their wait would cost as much as a token. */
+const FIRST_BEAT_MS = 500;
 const CATCH_UP_PAUSE_MS = 100;
 
 const LEFT: Ending = { code: 'request_cancelled', message: 'The client has left, so the request was cancelled.' };
@@ -280,9 +282,11 @@ export class OpenJobs {
 
   async #beat(): Promise<void> {
     const asked = Date.now();
+    const { heartbeatMs } = this.#options.settings;
+    const firstMs = Math.min(FIRST_BEAT_MS, heartbeatMs);
     const due: { job: OpenJob; relays: Relay[] }[] = [];
     for (const job of this.#jobs.values()) {
-      const relays = [...job.listeners].filter(relay => relay.idleMs(asked) >= this.#options.settings.heartbeatMs);
+      const relays = [...job.listeners].filter(relay => relay.idleMs(asked) >= (relay.isHushed ? firstMs : heartbeatMs));
       if (relays.length > 0) due.push({ job, relays });
     }
     const waiting = due.filter(({ job }) => job.order.phase === 'waiting');

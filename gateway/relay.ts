@@ -42,6 +42,7 @@ export class Relay {
   #pending = '';
   #phase: Phase = 'waiting';
   #isBegun = false;
+  #hasSpoken = false;
   #nextSeq = 0;
   #sentAt: number;
 
@@ -76,11 +77,17 @@ export class Relay {
     return this.#phase === 'over' ? 0 : Math.max(0, -(this.#controller?.desiredSize ?? 0));
   }
 
-  /** The job is on the queue: from here on it will be worked on. The note is the first thing that is sent, as soon as anything may be. */
-  begin(now: number, note: string): void {
+  /** A stream of which nothing but the head has been sent. */
+  get isHushed(): boolean {
+    return this.#options.writer.isStreamed && !this.#hasSpoken;
+  }
+
+  /** The job is on the queue: from here on it will be worked on, and the head goes out as soon as it may; behind it the note, if any. */
+  begin(now: number, note?: string): void {
     this.#isBegun = true;
     if (this.#phase === 'over') return;
-    if (this.#options.writer.isStreamed && this.#mayNotFail()) this.#pending = this.#options.writer.heartbeat(note) + this.#pending;
+    const { writer } = this.#options;
+    if (note !== undefined && writer.isStreamed && this.#mayNotFail()) this.#pending = writer.heartbeat(note) + this.#pending;
     this.flush(now);
   }
 
@@ -107,6 +114,7 @@ export class Relay {
     if (this.#controller === undefined || this.#pending === '') return;
     this.#controller.enqueue(encoder.encode(this.#pending));
     this.#pending = '';
+    this.#hasSpoken = true;
     this.#sentAt = now;
     if (this.#phase !== 'over' && this.bufferedBytes > this.#options.maxBufferedBytes) this.cutOff('slow', now);
   }

@@ -31,6 +31,7 @@ export class StreamTail {
   #position = BEGINNING;
   #started: Promise<void> | undefined;
   #isStopped = false;
+  #pending: { isLateAt: number; tellLate(): void } | undefined;
 
   constructor(options: StreamTailOptions) {
     this.#options = options;
@@ -54,7 +55,11 @@ export class StreamTail {
   async #begin(): Promise<void> {
     // `$` would be looked up when XREAD arrives, which may be after the first answer to a job that was queued before.
     this.#position = await this.#lastId();
-    void this.#follow();
+    // One timer for all reads: one each costs as much as a read.
+    const watch = setInterval(() => {
+      if (this.#pending !== undefined && Date.now() >= this.#pending.isLateAt) this.#pending.tellLate();
+    }, GRACE_MS / 3);
+    void this.#follow().finally(() => clearInterval(watch));
   }
 
   async #lastId(): Promise<string> {
@@ -96,7 +101,7 @@ export class StreamTail {
 
   async #read(): Promise<StreamReply | null | 'late'> {
     const { promise: late, resolve } = Promise.withResolvers<'late'>();
-    const timer = setTimeout(() => resolve('late'), BLOCK_MS + GRACE_MS);
+    this.#pending = { isLateAt: Date.now() + BLOCK_MS + GRACE_MS, tellLate: () => resolve('late') };
     try {
       const reply = this.#options.link.client.xread(
         'COUNT',
@@ -110,7 +115,7 @@ export class StreamTail {
       reply.catch(() => undefined);
       return await Promise.race([reply, late]);
     } finally {
-      clearTimeout(timer);
+      this.#pending = undefined;
     }
   }
 

@@ -86,7 +86,7 @@ test('any live order, with the record at hand, gives the whole text once, to eve
       async (pieces, chance) => {
         const next = (below: number) => chance.next().value! % below;
         const { job, relay } = open();
-        relay.begin(0, 'queued');
+        relay.begin(0);
         const events = script(pieces);
         const late: { relay: Relay; seenSeq: number }[] = [];
         const behind: Relay[] = [];
@@ -109,7 +109,7 @@ test('any live order, with the record at hand, gives the whole text once, to eve
           // Reading the record takes a while.
           for (const joined of behind.splice(0, next(behind.length + 1))) {
             if (!job.fill(joined, events.slice(0, Math.max(0, written - next(2))), written)) behind.push(joined);
-            else joined.begin(written, 'resumed');
+            else joined.begin(written);
           }
         }
         job.learn(events.slice(job.order.nextSeq), 9_999);
@@ -139,13 +139,13 @@ describe('the head', () => {
   test('goes out when the job is queued, for a stream that is sure to fit', async () => {
     const { relay } = open();
     expect(await isDecided(relay.response)).toBe(false);
-    relay.begin(0, 'queued');
+    relay.begin(0);
     expect(await isDecided(relay.response)).toBe(true);
   });
 
   test('waits for the first event of a stream that may not fit', async () => {
     const { relay } = open({ isSureToFit: false });
-    relay.begin(0, 'queued');
+    relay.begin(0);
     relay.beat('queued', 5);
     expect(await isDecided(relay.response)).toBe(false);
     take(relay, script(['a']).slice(0, 1), 6);
@@ -154,14 +154,14 @@ describe('the head', () => {
 
   test('an error before it is an error to the caller', async () => {
     const { relay } = open({ isSureToFit: false });
-    relay.begin(0, 'queued');
+    relay.begin(0);
     take(relay, [{ type: 'error', id: 'j', attempt: 1, seq: 0, code: 'context_length_exceeded', message: 'long', param: 'messages' }]);
     await expect(relay.response).rejects.toMatchObject({ code: 'context_length_exceeded', param: 'messages' });
   });
 
   test('a whole body’s goes out with its end, or with a heartbeat', async () => {
     const quick = open({ isStreamed: false }).relay;
-    quick.begin(0, 'queued');
+    quick.begin(0);
     take(quick, script(['a', 'b']));
     const response = await quick.response;
     expect(response.headers.get('content-type')).toBe('application/json');
@@ -172,7 +172,7 @@ describe('the head', () => {
     });
 
     const slow = open({ isStreamed: false }).relay;
-    slow.begin(0, 'queued');
+    slow.begin(0);
     slow.beat('working', 1);
     slow.fail(new ApiError('generation_failed', 'no'), 2);
     await expect((await slow.response).text()).rejects.toThrow();
@@ -182,7 +182,7 @@ describe('the head', () => {
 describe('the end', () => {
   test('comes once, whatever follows', async () => {
     const { job, relay, gone } = open();
-    relay.begin(0, 'queued');
+    relay.begin(0);
     for (const event of script(['a'])) job.hear(event, 1);
     job.flush(1);
     job.fail(new ApiError('generation_failed', 'late'), 2);
@@ -205,7 +205,7 @@ describe('the end', () => {
 
   test('a reader that leaves is told of once', async () => {
     const { relay, gone } = open();
-    relay.begin(0, 'queued');
+    relay.begin(0);
     await (await relay.response).body!.cancel();
     relay.abandon();
     expect(gone).toEqual(['left']);
@@ -214,7 +214,7 @@ describe('the end', () => {
 
   test('a reader that is too slow is cut off past the bound, with the reason', async () => {
     const { relay, gone } = open({ maxBufferedBytes: 2_000 });
-    relay.begin(0, 'queued');
+    relay.begin(0);
     for (const event of script(Array(30).fill('xxxxxxxxxxxxxxxxxxxx'))) take(relay, [event]);
     expect(gone).toEqual(['slow']);
     const { text, events } = parseSse(await (await relay.response).text());
