@@ -24,7 +24,7 @@ const SETTINGS = {
   requests: { kind: 'count', default: 200, min: 10, max: 100_000, help: 'one after the other, for the time to first token' },
   clients: { kind: 'count', default: 64, min: 1, max: 1024, help: 'connections for one-token streams and refusals' },
   streams: { kind: 'count', default: 256, min: 1, max: 4096, help: 'simultaneous streams for relayed tokens' },
-  tokens: { kind: 'count', default: 200, min: 1, max: 10_000, help: 'of each of those streams' },
+  tokens: { kind: 'count', default: 500, min: 1, max: 10_000, help: 'of each of those streams' },
   open: { kind: 'count', default: 500, min: 1, max: 4000, help: 'streams that are held open' },
   hold: { kind: 'count', default: 60, min: 0, max: 86_400, help: 'seconds for which they are; 0 leaves that out' },
   peers: { kind: 'text', default: 'portkey,litellm', help: 'measured beside ours; none for none' },
