@@ -67,16 +67,17 @@ export const gatewayBench = bench({
       await firstTokenMs(side, WARM_UP_COUNT);
       await streams(side, { clientCount: settings.clients, seconds: WARM_UP_S });
     }
+    // Before the loads, after which memory that they have taken would be used again.
+    let open: Held | undefined;
+    if (settings.hold > 0) {
+      progress(`${settings.open} open streams for ${settings.hold} s`);
+      open = await held(sides[0]!, { openCount: settings.open, seconds: settings.hold });
+    }
     for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
       for (const side of sides) {
         progress(`repetition ${repetition} of ${settings.repetitions}: ${side.name}`);
         await measure(side, all.get(side.name)!, run);
       }
-    }
-    let open: Held | undefined;
-    if (settings.hold > 0) {
-      progress(`${settings.open} open streams for ${settings.hold} s`);
-      open = await held(sides[0]!, { openCount: settings.open, seconds: settings.hold });
     }
     for (const [name, { faults }] of all) for (const fault of new Set(faults)) progress(`fault of ${name}: ${fault}`);
     for (const fault of new Set(open?.faults)) progress(`fault of an open stream: ${fault}`);
