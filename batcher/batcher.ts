@@ -125,8 +125,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   const outbox = new Outbox(redis);
   const publisher = new Publisher({
     outbox,
-    onStanding: (generation, standing) =>
-      standing === 'cancelled' ? generations.cancelled(generation) : generations.lost(generation.job.id),
+    onStanding: (generation, standing) => generations.stands(generation, standing),
     onSettled: generation => generations.settled(generation),
     onError: error => log.warn({ error: error.message }, 'events could not be sent; they are sent again'),
   });

@@ -7,7 +7,7 @@ import { Job, type Prompt, promptsOf } from '../shared/job.ts';
 import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
 import type { HeldPrefixes } from './held-prefixes.ts';
-import type { Outbox } from './outbox.ts';
+import type { Outbox, Standing } from './outbox.ts';
 import type { BranchMaker, PromptBranch } from './prompt-branch.ts';
 import type { Publisher } from './publisher.ts';
 import type { TakenJob } from './queue-worker.ts';
@@ -101,8 +101,21 @@ export class Generations {
     this.#options.wake();
   }
 
-  cancelled(generation: Generation): void {
-    this.fail(generation, 'request_cancelled', 'The request was cancelled.');
+  /** What Redis says of a job that is not simply to go on. */
+  stands(generation: Generation, standing: Exclude<Standing, 'ok'>): void {
+    switch (standing) {
+      case 'cancelled':
+        this.fail(generation, 'request_cancelled', 'The request was cancelled.');
+        return;
+      case 'fenced':
+        this.lost(generation.job.id);
+        return;
+      case 'broken':
+        this.#options.onError(new Error('its record in Redis is of another type and cannot be written'), generation.job);
+        // The outbox has told it to those who listen.
+        generation.fail('generation_failed', 'The answer could not be recorded.');
+        this.settled(generation);
+    }
   }
 
   fail(generation: Generation, code: ErrorCode, message: string): void {
@@ -154,8 +167,9 @@ export class Generations {
 
   async #start(taken: TakenJob): Promise<void> {
     const parsed = Job.safeParse(taken.data);
-    if (!parsed.success) {
-      this.#options.onError(new Error(`unreadable job: ${parsed.error.issues[0]?.message}`), taken);
+    // Events and locks go by the id: a job under another's would speak in its place.
+    if (!parsed.success || parsed.data.id !== taken.id) {
+      this.#options.onError(new Error(`unreadable job: ${parsed.error?.issues[0]?.message ?? 'it has the id of another'}`), taken);
       await taken.complete();
       return;
     }

@@ -46,13 +46,19 @@ export class Heartbeat {
     this.#onDrainAsked();
   }
 
-  /** Cards of batchers that died without taking theirs away. */
+  /** Cards of batchers that died without taking theirs away, and what is no card of any version. */
   async #sweep(now: number): Promise<void> {
     const cards = await this.#redis.hgetall(BATCHER_CARDS);
-    const longDead = Object.entries(cards).filter(([, json]) => {
-      const writtenAt = Number((JSON.parse(json) as { writtenAt?: unknown }).writtenAt);
-      return !(now - writtenAt < 10 * CARD_STALE_MS);
-    });
+    const longDead = Object.entries(cards).filter(([, json]) => !(Math.abs(now - writtenAt(json)) < 10 * CARD_STALE_MS));
     if (longDead.length > 0) await this.#redis.hdel(BATCHER_CARDS, ...longDead.map(([id]) => id));
+  }
+}
+
+/** NaN for what is no card. */
+function writtenAt(json: string): number {
+  try {
+    return Number((JSON.parse(json) as { writtenAt?: unknown } | null)?.writtenAt ?? Number.NaN);
+  } catch {
+    return Number.NaN;
   }
 }

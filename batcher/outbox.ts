@@ -28,8 +28,8 @@ export interface Dispatch {
   events: readonly TokenEvent[];
 }
 
-/** ok: go on. cancelled: the client has left. fenced: a later attempt owns the job. */
-export type Standing = 'ok' | 'cancelled' | 'fenced';
+/** ok: go on. cancelled: the client has left. fenced: a later attempt owns the job. broken: its record is something else, and cannot be written. */
+export type Standing = 'ok' | 'cancelled' | 'fenced' | 'broken';
 
 export class Outbox {
   readonly #redis: Redis;
@@ -52,7 +52,10 @@ export class Outbox {
   async send(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     if (dispatches.length === 0) return [];
     const standings = await this.#record(dispatches);
-    const heard = dispatches.filter((_, index) => standings[index] !== 'fenced');
+    const heard = dispatches.flatMap((dispatch, index) => {
+      if (standings[index] === 'fenced') return [];
+      return [standings[index] === 'broken' ? withoutRecord(dispatch) : dispatch];
+    });
     await this.#tell(Map.groupBy(heard, ({ recipient }) => recipient.shard));
     return standings;
   }
@@ -64,7 +67,12 @@ export class Outbox {
       const entries = events.flatMap(event => [event.seq, JSON.stringify(event)]);
       pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, ...entries);
     }
-    return (await answers(pipeline)) as Standing[];
+    const records = await answers(pipeline, error => {
+      // One job's trouble must not hold up all others, which are sent together with it.
+      if (error.message.includes(OTHER_TYPE)) return 'broken';
+      throw error;
+    });
+    return records as Standing[];
   }
 
   async #tell(byShard: ReadonlyMap<string, readonly Dispatch[]>): Promise<void> {
@@ -79,14 +87,26 @@ export class Outbox {
   }
 }
 
-/** Throws the first failure. */
-async function answers(pipeline: ChainableCommander): Promise<unknown[]> {
+/** How Redis says that a key holds another type than the command is for. */
+const OTHER_TYPE = 'WRONGTYPE';
+
+/** The end of a job whose record cannot be written, for those who listen. */
+function withoutRecord({ recipient, events }: Dispatch): Dispatch {
+  const { jobId: id, attempt } = recipient;
+  const seq = events[0]?.seq ?? 0;
+  const end: TokenEvent = { type: 'error', id, attempt, seq, code: 'generation_failed', message: 'The answer could not be recorded.' };
+  return { recipient, events: [end] };
+}
+
+/** Throws the first failure, unless `onError` has an answer in its place. */
+async function answers(pipeline: ChainableCommander, onError?: (error: Error) => unknown): Promise<unknown[]> {
   const { length } = pipeline;
   const results = (await pipeline.exec()) ?? [];
   return Array.from({ length }, (_, index) => {
     const [error, answer] = results[index] ?? [new Error('the pipeline was cut short')];
-    if (error) throw error;
-    return answer;
+    if (!error) return answer;
+    if (onError === undefined) throw error;
+    return onError(error);
   });
 }
 

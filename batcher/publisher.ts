@@ -74,9 +74,9 @@ export class Publisher {
 
   #settle(generation: Generation, dispatch: Dispatch, standing: Standing): void {
     if (!this.#generations.has(generation)) return;
-    if (standing === 'fenced') {
+    if (standing === 'fenced' || standing === 'broken') {
       this.#generations.delete(generation);
-      this.#options.onStanding(generation, 'fenced');
+      this.#options.onStanding(generation, standing);
       return;
     }
     const last = dispatch.events.at(-1);

@@ -81,8 +81,13 @@ export class QueueWorker {
 
   /** The foremost job, without waiting for one. */
   async fetch(): Promise<TakenJob | undefined> {
-    const queueJob = await this.#worker.getNextJob(this.#options.batcherId, { block: false });
-    return queueJob && this.#hold(queueJob);
+    try {
+      const queueJob = await this.#worker.getNextJob(this.#options.batcherId, { block: false });
+      return queueJob && this.#hold(queueJob);
+    } catch (error) {
+      if (error instanceof SyntaxError || error instanceof TypeError) await this.#removeUnreadable();
+      throw error;
+    }
   }
 
   /** Held jobs are left to themselves: their locks run out, and others take them. */
@@ -104,6 +109,22 @@ export class QueueWorker {
       complete: () => this.#settle(queueJob, job => job.moveToCompleted(null, this.#options.batcherId, false)),
       giveBack: () => this.#settle(queueJob, job => this.#moveBack(job)),
     };
+  }
+
+  /**
+   * BullMQ has taken a job whose hash it cannot read, so we do not have it: it would come back to somebody each time that its lock runs out.
+   * One that another version could read is none of them: it is JSON.
+   */
+  async #removeUnreadable(): Promise<void> {
+    const { redis, model, queueName, batcherId } = this.#options;
+    const active = queueKey(model, queueName, 'active');
+    for (const id of await redis.lrange(active, 0, -1)) {
+      const key = `${queuePrefix(model)}:${queueName}:${id}`;
+      const [lock, [data, opts]] = await Promise.all([redis.get(`${key}:lock`), redis.hmget(key, 'data', 'opts')]);
+      if (lock !== batcherId || this.#held.has(id) || isReadable(data, opts)) continue;
+      await redis.multi().lrem(active, 0, id).del(key, `${key}:lock`).exec();
+      this.#options.failed(new Error(`job ${id} of ${queueName} cannot be read and was removed`));
+    }
   }
 
   async #moveBack(queueJob: QueueJob): Promise<void> {
@@ -140,5 +161,15 @@ export class QueueWorker {
     this.#lapses.set(jobId, (this.#lapses.get(jobId) ?? 0) + 1);
     if (this.#lapses.size > REMEMBERED_LAPSES) this.#lapses.delete(this.#lapses.keys().next().value!);
     this.#options.lost(jobId);
+  }
+}
+
+/** As BullMQ reads them. */
+function isReadable(data: string | null | undefined, opts: string | null | undefined): boolean {
+  try {
+    JSON.parse(data || '{}');
+    return typeof Object.entries(JSON.parse(opts || '{}') as object) === 'object';
+  } catch {
+    return false;
   }
 }

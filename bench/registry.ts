@@ -63,4 +63,8 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'mixed traffic for a long time: memory stays flat',
     load: async () => (await import('./soak.ts')).soakBench,
   },
+  fuzz: {
+    summary: 'hostile inputs at every place where something is taken in: no crash, no hang, no growth',
+    load: async () => (await import('./fuzz.ts')).fuzzBench,
+  },
 };

@@ -3,17 +3,8 @@
  * Fields of OpenAI's contract whose function is missing here are refused by name; fields that nobody knows are left alone.
  */
 import { z } from 'zod';
-import { type Job, MAX_PROMPTS, type Prompt } from '../shared/job.ts';
-import {
-  checkGeneration,
-  complainTo,
-  GENERATION_FIELDS,
-  given,
-  MAX_CHOICES,
-  samplingOf,
-  serviceClassOf,
-  stoppingOf,
-} from './generation-fields.ts';
+import { type Job, MAX_CHOICES, MAX_PROMPTS, type Prompt } from '../shared/job.ts';
+import { checkGeneration, complainTo, GENERATION_FIELDS, given, samplingOf, serviceClassOf, stoppingOf } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 

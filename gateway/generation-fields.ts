@@ -3,10 +3,9 @@
  * fields and as the fields of a Job that they become. Null is as good as absent, as in OpenAI's contract.
  */
 import { z } from 'zod';
-import type { Sampling, ServiceClass, Stopping } from '../shared/job.ts';
+import { MAX_CHOICES, type Sampling, type ServiceClass, type Stopping } from '../shared/job.ts';
 import { custom } from './refusal.ts';
 
-export const MAX_CHOICES = 8;
 const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_BIASED_TOKENS = 1024;

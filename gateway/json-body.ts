@@ -24,11 +24,17 @@ async function readBytes(request: Request, limit: number): Promise<Uint8Array> {
   }
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of request.body as ReadableStream<Uint8Array>) {
-    size += chunk.byteLength;
-    // Leaving the loop cancels the body, so the rest is not read.
-    if (size > limit) throw tooLarge(limit);
-    chunks.push(chunk);
+  try {
+    for await (const chunk of request.body as ReadableStream<Uint8Array>) {
+      size += chunk.byteLength;
+      // Leaving the loop cancels the body, so the rest is not read.
+      if (size > limit) throw tooLarge(limit);
+      chunks.push(chunk);
+    }
+  } catch (thrown) {
+    if (thrown instanceof ApiError) throw thrown;
+    // Chunks that are none, or a client that left half-way.
+    throw new ApiError('invalid_json', 'The request body could not be read to its end.', { cause: thrown });
   }
   if (chunks.length === 1) return chunks[0]!;
   const whole = new Uint8Array(size);

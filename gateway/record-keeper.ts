@@ -2,6 +2,7 @@
  * RecordKeeper: what Redis knows of the edge's side of each job: its reply record, whether a client is there for it, which jobs a shard has
  * open, and which job answers an idempotency key. A record is found by its tenant only, and everything here ends by itself.
  */
+import { z } from 'zod';
 import {
   GENERATION_LIFETIME_MS,
   generationKey,
@@ -48,8 +49,9 @@ const RECORD_LIFETIME_MS = 2 * GENERATION_LIFETIME_MS;
  * Output: 1 when it is done
  */
 const PASS_CLAIM = `
-local claim = redis.call('GET', KEYS[1])
-if not claim or cjson.decode(claim).id ~= ARGV[1] then
+local held = redis.call('GET', KEYS[1])
+local is_json, claim = pcall(cjson.decode, held)
+if not is_json or type(claim) ~= 'table' or claim.id ~= ARGV[1] then
   return 0
 end
 if ARGV[2] == '' then
@@ -58,6 +60,27 @@ end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 `;
+
+/**
+ * KEYS[1]  an idempotency key
+ *
+ * ARGV[1]  what is held there and cannot be read; anything else stays
+ */
+const DROP_TEXT = `
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 0
+`;
+
+const ClaimShape = z.looseObject({ id: z.string(), shard: z.string(), bodyDigest: z.string() });
+
+/** Undefined for what is no claim. */
+function parseClaim(json: string): Claim | undefined {
+  try {
+    return ClaimShape.safeParse(JSON.parse(json)).data;
+  } catch {
+    return undefined;
+  }
+}
 
 export class RecordKeeper {
   readonly #options: RecordKeeperOptions;
@@ -80,14 +103,14 @@ export class RecordKeeper {
   /** Undefined for a job that there is not, or not any more, or of another tenant: all three take the same look-up. */
   async find(id: string, tenant: string): Promise<ReplyRecord | undefined> {
     const json = await this.#options.link.run(client => client.get(replyKey(id, tenant)));
-    return json === null ? undefined : parseRecord(json);
+    return json === null ? undefined : ownRecord(json, id, tenant);
   }
 
   /** From the event of sequence number `from` on. */
   async events(id: string, from: number): Promise<TokenEvent[]> {
     // The id of an entry is its sequence number plus one.
     const entries = await this.#options.link.run(client => client.xrange(generationKey(id), `${from + 1}-0`, '+'));
-    return eventsOf(entries);
+    return eventsOf(id, entries);
   }
 
   /** Of many jobs at once, each from its own `from` on. */
@@ -96,7 +119,7 @@ export class RecordKeeper {
       for (const { id, from } of asks) pipeline.xrange(generationKey(id), `${from + 1}-0`, '+');
       return pipeline;
     });
-    return results.map(entries => eventsOf(entries as [string, string[]][]));
+    return results.map((entries, index) => eventsOf(asks[index]!.id, entries as [string, string[]][]));
   }
 
   /** Records of the jobs that brokers of the shard have left open. */
@@ -107,7 +130,7 @@ export class RecordKeeper {
       for (const [id, tenant] of open) pipeline.get(replyKey(id, tenant));
       return pipeline;
     });
-    const records = found.map(json => (typeof json === 'string' ? parseRecord(json) : undefined));
+    const records = found.map((json, index) => (typeof json === 'string' ? ownRecord(json, ...open[index]!) : undefined));
     const gone = open.filter((_, index) => records[index] === undefined);
     if (gone.length > 0) {
       await this.#send(pipeline => {
@@ -142,8 +165,10 @@ export class RecordKeeper {
     for (;;) {
       if ((await this.#options.link.run(client => client.set(key, json, 'PX', RECORD_LIFETIME_MS, 'NX'))) !== null) return own;
       const held = await this.#options.link.run(client => client.get(key));
-      // It ran out in between.
-      if (held !== null) return JSON.parse(held) as Claim;
+      const claim = held === null ? undefined : parseClaim(held);
+      if (claim !== undefined) return claim;
+      // It ran out in between; or nobody can read it, and so nobody has it.
+      if (held !== null) await this.#options.link.run(client => client.eval(DROP_TEXT, 1, key, held));
     }
   }
 
@@ -160,7 +185,7 @@ export class RecordKeeper {
   /** Who holds it, when anybody does. */
   async claimed(digest: string): Promise<Claim | undefined> {
     const held = await this.#options.link.run(client => client.get(idempotencyKey(digest)));
-    return held === null ? undefined : (JSON.parse(held) as Claim);
+    return held === null ? undefined : parseClaim(held);
   }
 
   /**
@@ -218,6 +243,24 @@ export class RecordKeeper {
   }
 }
 
-function eventsOf(entries: readonly [string, string[]][]): TokenEvent[] {
-  return entries.length === 0 ? [] : decodeEvents(`[${entries.map(([, fields]) => fields[1]).join(',')}]`);
+/** Undefined for one of another job or tenant, wherever it was found. */
+function ownRecord(json: string, id: string, tenant: string): ReplyRecord | undefined {
+  const record = parseRecord(json);
+  return record?.id === id && record.tenant === tenant ? record : undefined;
+}
+
+function eventsOf(id: string, entries: readonly [string, string[]][]): TokenEvent[] {
+  return entries.flatMap(([entryId, fields]) => {
+    try {
+      return decodeEvents(`[${fields[1]}]`);
+    } catch {
+      return [unreadable(id, entryId)];
+    }
+  });
+}
+
+/** What stands where an event cannot be read: nothing that comes after it would be the whole answer, and perhaps nothing comes. */
+function unreadable(id: string, entryId: string): TokenEvent {
+  const seq = Number(entryId.split('-')[0]) - 1;
+  return { type: 'error', id, attempt: 0, seq, code: 'generation_failed', message: 'A part of the answer was lost.' };
 }

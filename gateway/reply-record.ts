@@ -3,7 +3,7 @@
  * It holds nothing of the prompt.
  */
 import { z } from 'zod';
-import { type Job, promptsOf, SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
+import { type Job, MAX_CHOICES, MAX_PROMPTS, promptsOf, SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
 import type { ReplyShape } from './broker-call.ts';
 
 const RecordShape = z.looseObject({
@@ -12,11 +12,20 @@ const RecordShape = z.looseObject({
   model: z.string(),
   shard: z.string(),
   submittedAt: z.number(),
-  promptCount: z.int(),
-  choiceCount: z.int(),
+  promptCount: z.int().min(1).max(MAX_PROMPTS),
+  choiceCount: z.int().min(1).max(MAX_CHOICES),
   wantsLogprobs: z.boolean(),
   promptTokensBound: z.number(),
-  reply: z.looseObject({ kind: z.enum(['chat', 'completion']), isStreamed: z.boolean() }),
+  reply: z.discriminatedUnion('kind', [
+    z.looseObject({ kind: z.literal('chat'), isStreamed: z.boolean(), includeUsage: z.boolean() }),
+    z.looseObject({
+      kind: z.literal('completion'),
+      isStreamed: z.boolean(),
+      includeUsage: z.boolean(),
+      keptCount: z.int().min(1),
+      wantsLogprobs: z.boolean(),
+    }),
+  ]),
   /** No batcher can refuse the prompt. */
   isSureToFit: z.boolean(),
   isResumable: z.boolean(),

@@ -2,7 +2,7 @@
  * StreamTail: reads a broker shard's stream as it grows. From the moment that start() resolves no entry is missed while the stream
  * keeps it, over any number of lost connections.
  */
-import { decodeEvents, type TokenEvent } from '../shared/token-event.ts';
+import { readableEvents, type TokenEvent } from '../shared/token-event.ts';
 import type { RedisLink } from './redis.ts';
 import type { StreamReply } from './redis-driver.js';
 
@@ -124,11 +124,10 @@ export class StreamTail {
     for (const [, entries] of reply) {
       for (const [id, fields] of entries) {
         this.#position = id;
-        try {
-          events.push(...decodeEvents(fields[1] ?? ''));
-        } catch {
-          this.#options.onTrouble(`entry ${id} of ${this.#options.key} cannot be read`);
-        }
+        const readable = readableEvents(fields[1] ?? '');
+        // Of a job whose event is missing here the record is asked.
+        if (readable.length === 0) this.#options.onTrouble(`entry ${id} of ${this.#options.key} cannot be read`);
+        events.push(...readable);
       }
     }
     this.#options.onEvents(events);

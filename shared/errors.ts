@@ -67,8 +67,18 @@ export function toApiError(thrown: unknown): ApiError {
   return new ApiError('internal_error', 'The server had an error while processing the request.', { cause: thrown });
 }
 
+/** Control characters, which some messages repeat from a request, do things to the terminal or log where they end. */
+const CONTROLS = /(?![\t\n])\p{Cc}/gu;
+
 export function errorBody(error: ApiError): ErrorBody {
-  return { error: { message: error.message, type: TABLE[error.code].type, param: error.param ?? null, code: error.code } };
+  return {
+    error: {
+      message: error.message.replace(CONTROLS, '\ufffd'),
+      type: TABLE[error.code].type,
+      param: error.param ?? null,
+      code: error.code,
+    },
+  };
 }
 
 /** A code that came over the wire, from a batcher that may be newer than this process. */

@@ -67,6 +67,8 @@ export type Stopping = z.infer<typeof Stopping>;
 
 /** Prompts of one request. */
 export const MAX_PROMPTS = 64;
+/** Choices of each prompt. */
+export const MAX_CHOICES = 8;
 
 export const Job = z.looseObject({
   version: z.int().min(1),
@@ -84,7 +86,7 @@ export const Job = z.looseObject({
   sampling: Sampling,
   stopping: Stopping,
   /** Number of independent choices of each prompt, which share its prefill. Choice i of prompt p has the index p * choiceCount + i. */
-  choiceCount: z.int().min(1).max(8),
+  choiceCount: z.int().min(1).max(MAX_CHOICES),
   /** Tell the prompt too: its text, or its text with the log-probability of each of its tokens (completions only). */
   echo: z.enum(['text', 'scored']).optional(),
   /** Prompt look-up speculation also for a seeded request. */

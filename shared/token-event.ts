@@ -102,22 +102,91 @@ export function encodeEvents(events: readonly TokenEvent[]): string {
 }
 
 /**
- * Throws when the entry is not an array of event heads; events of a type that this version does not know are left out. Checked by hand:
+ * Throws when the entry is not an array of events; events of a type that this version does not know are left out. Checked by hand:
  * it is done for every token, and a schema would copy each event.
  */
 export function decodeEvents(json: string): TokenEvent[] {
   const entry: unknown = JSON.parse(json);
-  if (!Array.isArray(entry) || !entry.every(hasHead)) throw new TypeError('This is no list of token events.');
-  return entry.filter(event => KNOWN_TYPES.has(event.type)) as unknown as TokenEvent[];
+  if (!Array.isArray(entry) || !entry.every(isEvent)) throw new TypeError('This is no list of token events.');
+  return entry.filter(event => Object.hasOwn(BODIES, event.type)) as unknown as TokenEvent[];
 }
 
-function hasHead(event: unknown): event is EventHead & { type: string } {
-  if (typeof event !== 'object' || event === null) return false;
-  const { type, id, attempt, seq } = event as Record<string, unknown>;
-  return typeof type === 'string' && typeof id === 'string' && Number.isSafeInteger(attempt) && Number.isSafeInteger(seq);
+/** What of an entry can be read; for readers that notice a gap by the sequence numbers, and have other jobs' events in the same entry. */
+export function readableEvents(json: string): TokenEvent[] {
+  try {
+    const entry: unknown = JSON.parse(json);
+    if (!Array.isArray(entry)) return [];
+    return entry.filter(event => isEvent(event) && Object.hasOwn(BODIES, event.type)) as unknown as TokenEvent[];
+  } catch {
+    return [];
+  }
 }
 
-const KNOWN_TYPES: ReadonlySet<string> = new Set<TokenEvent['type']>(['accepted', 'echo', 'delta', 'finish', 'error']);
+type Fields = Record<string, unknown>;
+
+/** What each type has besides its head. */
+const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
+  accepted: ({ promptTokens }) => isCount(promptTokens),
+  echo: ({ prompt, tokenCount, text, tokens }) =>
+    isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
+  delta: ({ choice, tokenIds, text, logprobs, finishReason }) =>
+    isCount(choice) &&
+    Array.isArray(tokenIds) &&
+    tokenIds.every(isCount) &&
+    typeof text === 'string' &&
+    (logprobs === undefined || isLogprobs(logprobs, false)) &&
+    (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)),
+  finish: ({ usage, timings }) =>
+    isRecord(usage) &&
+    isCount(usage.promptTokens) &&
+    isCount(usage.completionTokens) &&
+    isCount(usage.cachedTokens) &&
+    isRecord(timings) &&
+    isNumber(timings.queueMs) &&
+    isNumber(timings.prefillMs) &&
+    isNumber(timings.ttftMs) &&
+    isNumber(timings.decodeTokensPerSecond),
+  error: ({ code, message, param }) =>
+    typeof code === 'string' && typeof message === 'string' && (param === undefined || typeof param === 'string'),
+};
+
+function isEvent(event: unknown): event is EventHead & { type: string } {
+  if (!isRecord(event)) return false;
+  const { type, id, attempt, seq } = event;
+  if (typeof type !== 'string' || typeof id !== 'string' || !isCount(attempt) || !isCount(seq)) return false;
+  return !Object.hasOwn(BODIES, type) || BODIES[type as TokenEvent['type']](event);
+}
+
+function isLogprobs(list: unknown, mayLack: boolean): boolean {
+  return (
+    Array.isArray(list) &&
+    list.every(one => isChance(one, mayLack) && Array.isArray(one.top) && one.top.every(other => isChance(other, false)))
+  );
+}
+
+function isChance(one: unknown, mayLack: boolean): one is Fields {
+  if (!isRecord(one)) return false;
+  const { token, tokenId, logprob, bytes } = one;
+  return (
+    typeof token === 'string' &&
+    isCount(tokenId) &&
+    (isNumber(logprob) || (mayLack && logprob === null)) &&
+    Array.isArray(bytes) &&
+    bytes.every(isCount)
+  );
+}
+
+function isRecord(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number';
+}
 
 export function isTerminal(event: TokenEvent): event is FinishEvent | ErrorEvent {
   return event.type === 'finish' || event.type === 'error';

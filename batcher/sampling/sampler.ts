@@ -73,6 +73,8 @@ export class Sampler {
     if (isEdited) {
       model.load(row);
       model.scan();
+      // Edits may have left out the logit that spoils all log-probabilities.
+      requireFinite(model);
     }
     return { tokenId, logprob: rowLogprobs(model, tokenId, { topCount: this.#topLogprobs, candidates: this.#candidates }) };
   }
@@ -84,13 +86,17 @@ export class Sampler {
 
   #choose(row: LogitRow, position: number): number {
     row.scan();
-    if (!Number.isFinite(row.max))
-      throw new ApiError('generation_failed', 'No token can be chosen: the model gave no finite logit for an allowed token.');
+    requireFinite(row);
     if (this.#isGreedy) return row.argmax();
     const uniform = this.#random.at(position);
     if (!this.#narrows) return row.tokenAt(uniform * row.weigh(this.#inverseTemperature));
     return this.#candidates.choose(row, this.#inverseTemperature, { uniform, narrowing: this.#narrowing });
   }
+}
+
+function requireFinite(row: LogitRow): void {
+  if (Number.isFinite(row.max)) return;
+  throw new ApiError('generation_failed', 'No token can be chosen: the model gave no finite logit for an allowed token.');
 }
 
 function narrows({ topK, topP, minP, typicalP }: Sampling): boolean {

@@ -284,3 +284,24 @@ describe('Intake with several queues', () => {
     await other.taken[0]!.complete();
   });
 });
+
+describe('a job that BullMQ cannot read', () => {
+  it.each([
+    ['data', { data: '{"id":', opts: '{}' }],
+    ['options', { data: '{}', opts: 'null' }],
+    ['options that are no JSON', { data: '{}', opts: '<' }],
+  ])('for its %s leaves the queue, and the next is taken', async (_, fields) => {
+    const { taken } = await open('a', { lockMs: 60_000 });
+    const prefix = `${queuePrefix(MODEL)}:${SHARED_QUEUE}`;
+    const redis = connectRedis(server.url);
+    await redis.hset(`${prefix}:broken`, { name: 'generate', timestamp: Date.now(), ...fields });
+    await redis.zadd(`${prefix}:prioritized`, 1, 'broken');
+    await add('good');
+    await until(() => taken.length === 1);
+    expect(taken[0]!.id).toBe('good');
+    await taken[0]!.complete();
+    expect(await redis.exists(`${prefix}:broken`, `${prefix}:broken:lock`)).toBe(0);
+    expect(await queue.getJobCounts()).toMatchObject({ active: 0, prioritized: 0 });
+    redis.disconnect();
+  });
+});

@@ -246,6 +246,27 @@ describe('Loop', () => {
     expect(rig.eventsOf(good.id).at(-1)).toMatchObject({ type: 'finish' });
   });
 
+  it('ends alone when its record turns out to be of another type', async () => {
+    open();
+    const bad = makeJob();
+    const good = makeJob();
+    rig.standings.set(bad.id, 'broken');
+    await Promise.all([rig.submit(bad), rig.submit(good)]);
+    await rig.settled();
+    expect(rig.completed).toEqual(expect.arrayContaining([bad.id, good.id]));
+    expect(rig.eventsOf(good.id).at(-1)).toMatchObject({ type: 'finish' });
+  });
+
+  it('under the id of another is taken off the queue unread', async () => {
+    open();
+    const job = makeJob();
+    await rig.submit({ ...job, id: 'another' }, 1, job.id);
+    await rig.settled();
+    expect(rig.completed).toEqual([job.id]);
+    expect(rig.eventsOf('another')).toEqual([]);
+    expect(rig.errors[0]!.message).toContain('the id of another');
+  });
+
   it('sends again what could not be sent, in order', async () => {
     open();
     rig.failingSends = 2;

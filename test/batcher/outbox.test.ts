@@ -101,4 +101,20 @@ describe('Outbox', () => {
     expect(await sending).toEqual(['ok']);
     expect(await recorded()).toEqual([delta(0), delta(1)]);
   });
+
+  it('sends the others when one record is of another type, and tells that one’s listeners that it is over', async () => {
+    await redis.set(generationKey('k'), 'no stream');
+    const other: TokenEvent = { ...delta(4), id: 'k' };
+    const standings = await outbox.send([
+      { recipient: { jobId: 'k', attempt: 1, shard: '0' }, events: [other] },
+      { recipient: recipient(), events: [delta(0)] },
+    ]);
+    expect(standings).toEqual(['broken', 'ok']);
+    expect(await recorded()).toEqual([delta(0)]);
+    const [entry] = await redis.xrange(outKey('0'), '-', '+');
+    expect(decodeEvents(entry![1][1]!)).toEqual([
+      expect.objectContaining({ id: 'k', seq: 4, type: 'error', code: 'generation_failed' }),
+      delta(0),
+    ]);
+  });
 });

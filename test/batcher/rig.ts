@@ -77,8 +77,7 @@ export class Rig {
     };
     this.publisher = new Publisher({
       outbox,
-      onStanding: (generation, standing) =>
-        standing === 'cancelled' ? this.generations.cancelled(generation) : this.generations.lost(generation.job.id),
+      onStanding: (generation, standing) => this.generations.stands(generation, standing),
       onSettled: generation => this.generations.settled(generation),
       onError: error => this.errors.push(error),
     });
@@ -125,14 +124,15 @@ export class Rig {
     this.#running = this.loop.run();
   }
 
-  async submit(job: Job, attempt = 1): Promise<void> {
+  /** `id` is what the queue calls it. */
+  async submit(job: Job, attempt = 1, id = job.id): Promise<void> {
     const taken: TakenJob = {
-      id: job.id,
+      id,
       data: job,
       attempt,
       deathCount: attempt - 1,
-      complete: async () => void this.completed.push(job.id),
-      giveBack: async () => void this.givenBack.push(job.id),
+      complete: async () => void this.completed.push(id),
+      giveBack: async () => void this.givenBack.push(id),
     };
     await this.generations.submit(taken);
   }

@@ -259,6 +259,15 @@ describe('a broken row', () => {
     }
   });
 
+  test('an infinite logit that a mask leaves out is an error where log-probabilities are asked for', () => {
+    const logits = Float32Array.from([Infinity, 1, 0, 0, 0, 0, 0, 0]);
+    const mask = Uint32Array.of(0xfe);
+    expect(sampler({ temperature: 0 }).sample(logits, 0, mask).tokenId).toBe(1);
+    expect(() => sampler({ temperature: 0, topLogprobs: 1 }).sample(logits, 0, mask)).toThrow(
+      expect.objectContaining({ code: 'generation_failed' }),
+    );
+  });
+
   test('of another length is our bug', () => {
     expect(() => sampler({ temperature: 0 }).sample(new Float32Array(7), 0)).toThrow(RangeError);
   });

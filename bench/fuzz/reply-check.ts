@@ -1,0 +1,54 @@
+/** ReplyCheck: whether a reply of the gateway is one that it may give, whatever was asked: OpenAI's error object or an answer, in time, and no fault of ours. */
+import { ApiError, isErrorCode } from '../../shared/errors.ts';
+
+const DONE_FRAME = 'data: [DONE]\n\n';
+/** Refusals repeat little of what was sent. */
+const MAX_ERROR_BYTES = 4_096;
+/** What a busy or broken dependency is answered with; nothing else of 500 and more is any input's doing. */
+const STATED = new Set([501, 503]);
+
+export interface CheckedReply {
+  /** For the table. */
+  outcome: string;
+  status: number;
+}
+
+/** Reads it to its end. Throws what is wrong with it. `secret` must not be in it. */
+export async function checkReply(response: Response, secret: string): Promise<CheckedReply> {
+  const text = await response.text();
+  const { status, headers } = response;
+  if (text.includes(secret) || [...headers.values()].some(value => value.includes(secret))) throw new Error('the reply holds the key');
+  if (!headers.has('x-request-id')) throw new Error(`${status} without x-request-id: ${text.slice(0, 200)}`);
+  if (status < 400) {
+    if (headers.get('content-type')?.startsWith('text/event-stream')) return { outcome: streamOutcome(text), status };
+    if (text !== '') JSON.parse(text);
+    return { outcome: 'answered', status };
+  }
+  if (status >= 500 && !STATED.has(status)) throw new Error(`${status}: ${text.slice(0, 400)}`);
+  if (text.length > MAX_ERROR_BYTES) throw new Error(`${status} with ${text.length} bytes`);
+  if (text === '' && response.headers.get('content-length') === '0') return { outcome: `refused (${status})`, status };
+  const { error } = JSON.parse(text) as { error?: Record<string, unknown> };
+  if (
+    Object.keys(error ?? {})
+      .sort()
+      .join() !== 'code,message,param,type'
+  )
+    throw new Error(`no error object: ${text.slice(0, 200)}`);
+  if (typeof error?.code !== 'string' || !isErrorCode(error.code)) throw new Error(`unknown code: ${text.slice(0, 200)}`);
+  if (typeof error.message !== 'string' || /(?![\t\n])\p{Cc}/u.test(error.message))
+    throw new Error(`no plain message: ${text.slice(0, 200)}`);
+  if (status === 503 && headers.get('retry-after') === null) throw new Error(`503 without Retry-After: ${text}`);
+  return { outcome: `refused (${status})`, status };
+}
+
+/** A prompt that only the batcher can judge may be refused in its stream; a failure of ours may not be there. */
+function streamOutcome(text: string): string {
+  const error = /^data: (\{"error".*)$/m.exec(text)?.[1];
+  if (error === undefined) {
+    if (!text.endsWith(DONE_FRAME)) throw new Error(`a stream that ends with ${JSON.stringify(text.slice(-200))}`);
+    return 'answered';
+  }
+  const { code } = (JSON.parse(error) as { error: { code: string } }).error;
+  if (!isErrorCode(code) || new ApiError(code, '').status >= 500) throw new Error(`a stream with the error ${error.slice(0, 300)}`);
+  return 'refused in the stream';
+}
