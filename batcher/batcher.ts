@@ -80,7 +80,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     blockTokens: BLOCK_TOKENS,
     storeBlocks: budget.blocks,
   });
-  const clock = () => Date.now();
+  // Epoch time as it was at the start, and from there on a clock that nobody sets: deadlines and durations survive a jump.
+  const clock = () => Math.round(performance.timeOrigin + performance.now());
   const rates = new StepRates();
   const speculation = settings.speculation
     ? new Speculation({ maxRows: SPECULATION_ROWS, maxDrafts: MAX_DRAFTS, minGain: SPECULATION_GAIN })

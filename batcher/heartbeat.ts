@@ -1,7 +1,11 @@
-/** Heartbeat: writes this batcher's card once an interval, hears whether it is asked to drain, and takes the card away at the end. */
+/**
+ * Heartbeat: writes this batcher's card once an interval, hears whether it is asked to drain, and takes the card away at the end. A card is
+ * dated by the clock of Redis, which all who read it have in common.
+ */
 import type { Redis } from 'ioredis';
 import type { BatcherCard } from '../shared/batcher-card.ts';
 import { BATCHER_CARDS, CARD_INTERVAL_MS, CARD_STALE_MS, drainKey } from '../shared/keys.ts';
+import { redisNow } from './redis.ts';
 
 export class Heartbeat {
   readonly #redis: Redis;
@@ -33,7 +37,7 @@ export class Heartbeat {
   }
 
   async #write(): Promise<void> {
-    const card = await this.#card();
+    const card = { ...(await this.#card()), writtenAt: await redisNow(this.#redis) };
     await this.#redis.hset(BATCHER_CARDS, card.batcherId, JSON.stringify(card));
     await this.#sweep(card.writtenAt);
     await this.#hear(card);

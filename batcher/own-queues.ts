@@ -5,6 +5,7 @@
 import type { Redis } from 'ioredis';
 import { parseCard } from '../shared/batcher-card.ts';
 import { BATCHER_CARDS, CARD_INTERVAL_MS, ownQueue, ownQueuesKey, queueKey, queuePrefix } from '../shared/keys.ts';
+import { redisNow } from './redis.ts';
 
 export interface OwnQueuesOptions {
   redis: Redis;
@@ -61,8 +62,7 @@ export class OwnQueues {
   async #look(): Promise<void> {
     const { redis, model, batcherId, onOrphans } = this.#options;
     await redis.sadd(ownQueuesKey(model), batcherId);
-    const [ids, cards] = await Promise.all([redis.smembers(ownQueuesKey(model)), redis.hgetall(BATCHER_CARDS)]);
-    const now = Date.now();
+    const [ids, cards, now] = await Promise.all([redis.smembers(ownQueuesKey(model)), redis.hgetall(BATCHER_CARDS), redisNow(redis)]);
     const orphans = ids.filter(id => id !== batcherId && !isServing(cards[id], now));
     const standing = await Promise.all(orphans.map(id => this.#retire(id)));
     onOrphans(orphans.filter((_, index) => standing[index] === 'in use'));
@@ -85,5 +85,5 @@ export class OwnQueues {
 
 function isServing(json: string | undefined, now: number): boolean {
   const card = json === undefined ? undefined : parseCard(json);
-  return card !== undefined && card.state === 'serving' && now - card.writtenAt < ADOPT_AFTER_MS;
+  return card !== undefined && card.state === 'serving' && Math.abs(now - card.writtenAt) < ADOPT_AFTER_MS;
 }

@@ -34,6 +34,12 @@ export function connectRedis(url: string): Redis {
   return redis;
 }
 
+/** Epoch milliseconds by the clock of Redis. */
+export async function redisNow(redis: Redis): Promise<number> {
+  const [seconds, microseconds] = await redis.time();
+  return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+}
+
 function script(name: string): string {
   return readFileSync(new URL(`commands/${name}`, import.meta.url), 'utf8');
 }

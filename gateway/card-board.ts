@@ -42,13 +42,19 @@ export class CardBoard {
   }
 
   async #read(): Promise<void> {
-    const entries = await this.#link.run(client => client.hgetall(BATCHER_CARDS));
+    const [entries, time] = await Promise.all([
+      this.#link.run(client => client.hgetall(BATCHER_CARDS)),
+      this.#link.run(client => client.time()),
+    ]);
     const now = Date.now();
+    // Cards are dated by the clock of Redis, and compared with ours by all who get them from here.
+    const ahead = now - (Number(time[0]) * 1_000 + Number(time[1]) / 1_000);
     const forgotten: string[] = [];
     const cards: BatcherCard[] = [];
     for (const [id, json] of Object.entries(entries)) {
       const card = parseCard(json);
       if (card === undefined) continue;
+      card.writtenAt += ahead;
       if (now - card.writtenAt > FORGET_MS) forgotten.push(id);
       else cards.push(card);
     }

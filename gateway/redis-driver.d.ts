@@ -45,6 +45,8 @@ export declare class Redis {
   /** With true it connects again at once. */
   disconnect(reconnect?: boolean): void;
   ping(): Promise<string>;
+  /** Seconds and, of the next, microseconds. */
+  time(): Promise<[string | number, string | number]>;
   get(key: string): Promise<string | null>;
   set(key: string, value: string, unit: 'PX', lifetimeMs: number): Promise<unknown>;
   /** `OK`, or null where the key was there before. */

@@ -9,7 +9,7 @@ export const BatcherCard = z.looseObject({
   model: z.string(),
   /** Longest prompt plus answer, in tokens. */
   contextTokens: z.int(),
-  /** Epoch milliseconds at the batcher when this card was written. */
+  /** Epoch milliseconds when this card was written, by the clock of Redis. */
   writtenAt: z.number(),
   startedAt: z.number(),
   state: z.enum(['serving', 'draining']),
@@ -40,6 +40,7 @@ export function parseCard(json: string): BatcherCard | undefined {
   }
 }
 
+/** One from the future is as good as none: its writer's clock says nothing of how long it has been silent. */
 export function isFresh(card: BatcherCard, now: number): boolean {
-  return now - card.writtenAt < CARD_STALE_MS;
+  return Math.abs(now - card.writtenAt) < CARD_STALE_MS;
 }

@@ -33,6 +33,10 @@ export class Product {
     return this.#stack.target.apiKey;
   }
 
+  get batcherPids(): readonly number[] {
+    return this.#stack.batcherPids;
+  }
+
   get batcherPid(): number {
     return this.#stack.batcherPid();
   }
