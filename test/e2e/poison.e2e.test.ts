@@ -1,4 +1,5 @@
 /** Requests and circumstances that kill: the one request fails alone, the batchers come back, and everyone else has the answer that he would have had. */
+import { execFileSync } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,6 +69,28 @@ describe('a request over which its batcher dies each time', () => {
     expect(textOf(await chat(ask))).toBe(undisturbed);
     await product!.idle();
     expect(await redis.keys(`sluice:{${known!.model}}:*:chatcmpl-*`)).toEqual([]);
+  });
+});
+
+describe('memory that runs out while the model runs', () => {
+  it('costs at most the request that needed it, and none that comes later', async () => {
+    const { chat } = await start(1);
+    const small = { messages: [user('Tell of a lake.')], max_tokens: 8, ignore_eos: true };
+    const undisturbed = textOf(await chat(small));
+    const pid = product!.batcherPid;
+    const addressBytes = Number(/VmSize:\s+(\d+) kB/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024;
+    const limitAddresses = (limit: number | 'unlimited') => execFileSync('prlimit', ['--pid', String(pid), `--as=${limit}:unlimited`]);
+    limitAddresses(addressBytes + 2 ** 20);
+    const response = await product!.post('/chat/completions', {
+      ...{ model: 'default', max_tokens: 4, messages: [user('More and more of it. '.repeat(250))] },
+    });
+    const reply = (await response.json()) as { error?: { code: string; message: string } };
+    // onnxruntime says that it has no memory, or the process ends and another one, without the limit, goes on with the request.
+    if (response.status !== 200) {
+      expect(reply.error).toMatchObject({ code: 'generation_failed', message: 'The model could not be run for this request.' });
+      limitAddresses('unlimited');
+    }
+    expect(textOf(await chat(small))).toBe(undisturbed);
   });
 });
 
