@@ -38,6 +38,7 @@ import { encodeReply, MAX_REPLY_BYTES } from './response-cache.ts';
 import { isSameText } from './same-text.ts';
 import { onceServed } from './served-wait.ts';
 import { SettlementQueue } from './settlement-queue.ts';
+import { SteadyClock } from './steady-clock.ts';
 import { StreamTail } from './stream-tail.ts';
 import { refusedError, tenantObject } from './tenant-call.ts';
 import { writerFor } from './writer-for.ts';
@@ -88,6 +89,8 @@ export class Broker extends DurableObject<Env> {
   readonly #settings: Settings;
   readonly #tails = new Map<string, StreamTail>();
   readonly #estimate = new QueueEstimate();
+  /** Of all that is timed about open jobs. */
+  readonly #clock = new SteadyClock();
   readonly #settlements: SettlementQueue;
   readonly #redisUp: Record<string, boolean> = {};
   #metrics = new BrokerMetrics('none');
@@ -286,7 +289,7 @@ export class Broker extends DurableObject<Env> {
       expectedTokens: place.expectedTokens,
       cacheKey: call.cacheKey,
     });
-    const now = Date.now();
+    const now = this.#clock.now();
     const entry = jobs.open(record, now);
     this.#startTicking();
     const relay = this.#listen(entry, { signal, seenSeq: -1 });
@@ -295,11 +298,11 @@ export class Broker extends DurableObject<Env> {
       await Promise.all([keeper.put(record), queue.add(job, place)]);
     } catch (error) {
       // It may be on the queue nevertheless. A client with an idempotency key tries again, and finds it there.
-      if (record.idempotency === undefined) void jobs.fail(entry, toApiError(error), Date.now());
-      else entry.dismiss(toApiError(error), Date.now());
+      if (record.idempotency === undefined) void jobs.fail(entry, toApiError(error), this.#clock.now());
+      else entry.dismiss(toApiError(error), this.#clock.now());
       throw error;
     }
-    relay.begin(Date.now());
+    relay.begin(this.#clock.now());
     // The client may have gone while the job was on its way, before there was anything to take back.
     if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(record, cancelled());
     return await relay.response;
@@ -331,7 +334,7 @@ export class Broker extends DurableObject<Env> {
     const { jobs, keeper, queue } = this.#open();
     const open = jobs.find(id, tenant);
     if (open !== undefined) {
-      await jobs.fail(open, cancelled(), Date.now());
+      await jobs.fail(open, cancelled(), this.#clock.now());
       return Response.json({ id, object: 'stream', status: 'cancelled' });
     }
     const record = await keeper.find(id, tenant);
@@ -367,7 +370,7 @@ export class Broker extends DurableObject<Env> {
       if (known !== undefined) known.isUncertain = false;
     }
     if (visit.isRepeat === true && events.at(-1)?.type === 'error') return undefined;
-    const now = Date.now();
+    const now = this.#clock.now();
     if (events.some(isTerminal)) return await this.#replay(record, events, visit);
     const entry = jobs.open(record, now);
     this.#startTicking();
@@ -378,13 +381,13 @@ export class Broker extends DurableObject<Env> {
     void keeper.announce([record]).catch(() => undefined);
     void jobs.ask(entry);
     await jobs.catchUp(entry, relay);
-    relay.begin(Date.now(), 'resumed');
+    relay.begin(this.#clock.now(), 'resumed');
     return await relay.response;
   }
 
   /** The reply of a job that is over. */
   #replay(record: ReplyRecord, events: readonly TokenEvent[], visit: Visit): Promise<Response> {
-    const now = Date.now();
+    const now = this.#clock.now();
     const relay = this.#relayFor(record, visit, () => undefined);
     for (const event of events) relay.take(event, now);
     return relay.response;
@@ -412,7 +415,7 @@ export class Broker extends DurableObject<Env> {
       ...(isStreamed && visit.preamble !== undefined && { preamble: visit.preamble }),
       seenSeq: isStreamed ? visit.seenSeq : -1,
       onGone,
-      now: Date.now(),
+      now: this.#clock.now(),
     });
   }
 
@@ -431,6 +434,7 @@ export class Broker extends DurableObject<Env> {
         onNews: (job, event, now) => this.#heard(job, event, now),
         onClosed: job => this.#closed(job),
         log,
+        clock: () => this.#clock.now(),
       });
       const dispatcher = new Dispatcher({
         link: commands,
@@ -492,7 +496,7 @@ export class Broker extends DurableObject<Env> {
     const records = await keeper.openRecords(shard);
     if (records.length === 0) return;
     await this.#follow(shard);
-    for (const record of records) if (record.submittedAt < before) jobs.adopt(record, Date.now());
+    for (const record of records) if (record.submittedAt < before) jobs.adopt(record, this.#clock.now());
     this.#startTicking();
     log({ event: 'jobs_adopted', count: records.length });
   }
@@ -532,7 +536,7 @@ export class Broker extends DurableObject<Env> {
     const refused = await tenantObject(this.env, tenant)
       .extend(reservation, promptTokens)
       .catch(() => undefined);
-    if (refused !== undefined && job.order.phase !== 'over') void this.#open().jobs.fail(job, refusedError(refused), Date.now());
+    if (refused !== undefined && job.order.phase !== 'over') void this.#open().jobs.fail(job, refusedError(refused), this.#clock.now());
   }
 
   #closed(job: OpenJob): void {
@@ -584,7 +588,7 @@ export class Broker extends DurableObject<Env> {
       this.#stopForeignTails();
       return;
     }
-    const now = Date.now();
+    const now = this.#clock.now();
     jobs.bound(now);
     void jobs.beat();
     if (this.#isTicking) return;

@@ -25,6 +25,8 @@ export interface OpenJobsOptions {
   /** It is over for this broker; once a job. */
   onClosed(job: OpenJob): void;
   log(line: Record<string, unknown>): void;
+  /** Milliseconds that only go on; all moments here are by it. */
+  clock(): number;
 }
 
 const NO_BATCHER_RETRY_AFTER_SECONDS = 1;
@@ -86,22 +88,22 @@ export class OpenJobs {
     this.#options.log({ event: 'client_gone', jobId: job.id, why });
     if (job.listeners.size > 0 || this.#jobs.get(job.id) !== job) return;
     // Whoever was cut off for reading too slowly did not mean to leave.
-    if (job.isResumable || why !== 'left') job.leftAt = Date.now();
+    if (job.isResumable || why !== 'left') job.leftAt = this.#options.clock();
     else void this.withdraw(job, LEFT);
   }
 
   /** Brings a client that came later to where the others are. */
   async catchUp(job: OpenJob, relay: Relay): Promise<void> {
-    const deadline = Date.now() + this.#options.settings.redisTimeoutMs;
+    const deadline = this.#options.clock() + this.#options.settings.redisTimeoutMs;
     while (relay.phase !== 'over') {
       try {
         const events = await this.#options.keeper.events(job.id, relay.nextSeq);
-        if (job.fill(relay, events, Date.now())) return;
+        if (job.fill(relay, events, this.#options.clock())) return;
       } catch (error) {
-        if (Date.now() > deadline) {
-          relay.fail(error as ApiError, Date.now());
+        if (this.#options.clock() > deadline) {
+          relay.fail(error as ApiError, this.#options.clock());
           job.leave(relay);
-          if (job.listeners.size === 0) job.leftAt ??= Date.now();
+          if (job.listeners.size === 0) job.leftAt ??= this.#options.clock();
           return;
         }
       }
@@ -111,7 +113,7 @@ export class OpenJobs {
 
   /** Events of one read: each reply gets its share in one piece. */
   hear(events: readonly TokenEvent[]): void {
-    const now = Date.now();
+    const now = this.#options.clock();
     const touched = new Set<OpenJob>();
     for (const event of events) {
       const job = this.#jobs.get(event.id);
@@ -152,7 +154,7 @@ export class OpenJobs {
 
   #learn(job: OpenJob, events: readonly TokenEvent[]): void {
     if (this.#jobs.get(job.id) !== job) return;
-    const now = Date.now();
+    const now = this.#options.clock();
     const wanted = job.order.nextSeq;
     const isWhole = job.learn(events, now);
     for (const event of events) if (event.seq >= wanted && event.seq < job.order.nextSeq) this.#options.onNews(job, event, now);
@@ -213,7 +215,7 @@ export class OpenJobs {
     try {
       const isHeard = await this.#options.keeper.isHeardElsewhere(job.id);
       if (job.leftAt === undefined) return;
-      if (isHeard) job.leftAt = Date.now();
+      if (isHeard) job.leftAt = this.#options.clock();
       else void this.withdraw(job, LEFT);
     } catch {
       // Redis is away, and nobody can come back to any broker.
@@ -281,7 +283,7 @@ export class OpenJobs {
   }
 
   async #beat(): Promise<void> {
-    const asked = Date.now();
+    const asked = this.#options.clock();
     const { heartbeatMs } = this.#options.settings;
     const firstMs = Math.min(FIRST_BEAT_MS, heartbeatMs);
     const due: { job: OpenJob; relays: Relay[] }[] = [];
@@ -294,7 +296,7 @@ export class OpenJobs {
       for (const relay of relays) relay.beat('working', asked);
     if (waiting.length === 0) return;
     const places = await this.#options.places(waiting.map(({ job }) => job.record)).catch(() => []);
-    const now = Date.now();
+    const now = this.#options.clock();
     for (const [index, { relays }] of waiting.entries()) for (const relay of relays) relay.beat(places[index] ?? 'waiting', now);
   }
 }
