@@ -431,7 +431,7 @@ export class Broker extends DurableObject<Env> {
         queue,
         keeper,
         places: records => this.#places(records),
-        onNews: (job, event, now) => this.#heard(job, event, now),
+        onNews: (job, event) => this.#heard(job, event, Date.now()),
         onClosed: job => this.#closed(job),
         log,
         clock: () => this.#clock.now(),

@@ -21,7 +21,7 @@ export interface OpenJobsOptions {
   /** The job waits: where, in words for its client. */
   places(jobs: readonly ReplyRecord[]): Promise<(string | undefined)[]>;
   /** An event that is its next. */
-  onNews(job: OpenJob, event: TokenEvent, now: number): void;
+  onNews(job: OpenJob, event: TokenEvent): void;
   /** It is over for this broker; once a job. */
   onClosed(job: OpenJob): void;
   log(line: Record<string, unknown>): void;
@@ -122,7 +122,7 @@ export class OpenJobs {
       if (verdict === 'ask') void this.ask(job);
       if (verdict !== 'next') continue;
       touched.add(job);
-      this.#options.onNews(job, event, now);
+      this.#options.onNews(job, event);
     }
     for (const job of touched) this.#tell(job, now);
   }
@@ -157,7 +157,7 @@ export class OpenJobs {
     const now = this.#options.clock();
     const wanted = job.order.nextSeq;
     const isWhole = job.learn(events, now);
-    for (const event of events) if (event.seq >= wanted && event.seq < job.order.nextSeq) this.#options.onNews(job, event, now);
+    for (const event of events) if (event.seq >= wanted && event.seq < job.order.nextSeq) this.#options.onNews(job, event);
     if (isWhole) this.#tell(job, now);
     else void this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
   }
