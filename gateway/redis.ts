@@ -33,7 +33,9 @@ export class RedisLink {
   #cause: string | undefined;
   #answeredAt = Date.now();
   /** Commands without an answer, oldest first. One timer watches over all: one each costs more than the command. */
-  readonly #underWay = new Set<{ dueAt: number; reject(error: Error): void }>();
+  readonly #underWay = new Set<{ dueLook: number; reject(error: Error): void }>();
+  /** Looks so far: durations are counted in them, since the clock may be set. */
+  #lookCount = 0;
   #watch: ReturnType<typeof setInterval> | undefined;
 
   constructor(options: RedisLinkOptions) {
@@ -96,7 +98,7 @@ export class RedisLink {
 
   #bounded<T>(answer: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const entry = { dueAt: Date.now() + this.#timeoutMs, reject };
+      const entry = { dueLook: this.#lookCount + LOOKS + 1, reject };
       this.#underWay.add(entry);
       this.#watch ??= setInterval(() => this.#rejectLate(), this.#timeoutMs / LOOKS);
       answer.then(
@@ -113,9 +115,9 @@ export class RedisLink {
   }
 
   #rejectLate(): void {
-    const now = Date.now();
+    this.#lookCount += 1;
     for (const entry of this.#underWay) {
-      if (entry.dueAt > now) return;
+      if (entry.dueLook > this.#lookCount) return;
       this.#underWay.delete(entry);
       entry.reject(new Error(NOT_ANSWERED));
     }
