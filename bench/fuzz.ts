@@ -23,9 +23,9 @@ import { type Stack, startStack } from './stack.ts';
 /** So that a body that asks for all that fits is answered in a moment. */
 const CONTEXT_TOKENS = 128;
 const SHOWN_FAULTS = 10;
-/** A tenth of the inputs warm a process up; what it then grows by over all others. */
+/** Half of the first surface warms a process up (a JavaScript heap grows before it is swept); what it then grows by over all others. */
 const MAX_GROWTH_BYTES = 128 * 2 ** 20;
-const WARM_SHARE = 0.1;
+const WARM_SHARE = 0.5;
 
 const SETTINGS = {
   ...commonSettings,
