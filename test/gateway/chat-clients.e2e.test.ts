@@ -51,7 +51,7 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     stack.source.hold();
     const reading = all(stream(asking({ pieces: ['a', 'b', 'c'], stepMs: 300 })));
     await eventually('the stream to begin', () => replies.length === 1);
-    await new Promise(resolve => setTimeout(resolve, 500));
+    await new Promise(resolve => setTimeout(resolve, 2_000));
     stack.source.resume();
     expect(await reading).toEqual(['a', 'b', 'c']);
     const text = await replies[0]!.text;
