@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Children } from '../../bench/children.ts';
+import { type StreamOptions, type StreamOutcome, streamChat } from '../../bench/load-client.ts';
 import { benchModel } from '../../bench/model.ts';
 import { type Stack, type StackOptions, startStack } from '../../bench/stack.ts';
 import { parseCard } from '../../shared/batcher-card.ts';
@@ -59,6 +60,15 @@ export class Product {
     });
     if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
     return ((await response.json()) as { key: string }).key;
+  }
+
+  /** A streamed chat; asked again as long as the answer is that Redis is away. */
+  async stream(options: StreamOptions): Promise<StreamOutcome> {
+    for (;;) {
+      const outcome = await streamChat(this.#stack.target, options);
+      if (outcome.status !== 503) return outcome;
+      await new Promise(resolve => setTimeout(resolve, 250));
+    }
   }
 
   /** A whole chat reply; throws with the body for any status but 200. */

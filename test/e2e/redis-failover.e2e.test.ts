@@ -5,7 +5,6 @@
 import { connect, createServer, type Server } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { streamChat } from '../../bench/load-client.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 import { Product, user } from './product.ts';
 
@@ -70,12 +69,11 @@ it('streams go on over a failover, to the same bytes, and new requests are serve
     max_tokens: 60,
     ignore_eos: true,
   };
-  const to = { baseUrl: product.baseUrl, apiKey: product.key };
-  const undisturbed = await streamChat(to, { body });
+  const undisturbed = await product.stream({ body });
   expect(undisturbed.faults).toEqual([]);
   for (const [from, next] of [masters, masters.toReversed()] as [RedisServer, RedisServer][]) {
     let failing: Promise<void> | undefined;
-    const outcome = await streamChat(to, {
+    const outcome = await product.stream({
       body,
       onChunk: count => {
         if (count >= 5) failing ??= failOver(from, next);
@@ -84,7 +82,7 @@ it('streams go on over a failover, to the same bytes, and new requests are serve
     await failing;
     expect(outcome.faults).toEqual([]);
     expect(outcome.text).toBe(undisturbed.text);
-    expect((await streamChat(to, { body })).text).toBe(undisturbed.text);
+    expect(await product.stream({ body })).toMatchObject({ faults: [], text: undisturbed.text });
     // Back in step before the next change of places.
     await onRedis(from, async redis => {
       while (!(await redis.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { streamChat } from '../../bench/load-client.ts';
 import { type Child, startChild } from '../child.ts';
 import { freePort } from '../free-port.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
@@ -53,12 +52,11 @@ const masterPort = async () => Number(((await watch.call('SENTINEL', 'get-master
 
 it('a stream goes on over a failover that the sentinels make, and new requests are served', async () => {
   const body = { model: 'default', messages: [user('Tell of a lighthouse.')], seed: 5, temperature: 0.7, max_tokens: 60, ignore_eos: true };
-  const to = { baseUrl: product.baseUrl, apiKey: product.key };
-  const undisturbed = await streamChat(to, { body });
+  const undisturbed = await product.stream({ body });
   expect(undisturbed.faults).toEqual([]);
   expect(await masterPort()).toBe(servers[0].port);
   let failing: Promise<unknown> | undefined;
-  const outcome = await streamChat(to, {
+  const outcome = await product.stream({
     body,
     onChunk: count => {
       if (count >= 5) failing ??= watch.call('SENTINEL', 'FAILOVER', 'main');
@@ -68,5 +66,5 @@ it('a stream goes on over a failover that the sentinels make, and new requests a
   expect(outcome.faults).toEqual([]);
   expect(outcome.text).toBe(undisturbed.text);
   while ((await masterPort()) !== servers[1].port) await new Promise(resolve => setTimeout(resolve, 50));
-  expect((await streamChat(to, { body })).text).toBe(undisturbed.text);
+  expect(await product.stream({ body })).toMatchObject({ faults: [], text: undisturbed.text });
 });
