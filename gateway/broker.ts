@@ -36,7 +36,7 @@ import { Relay } from './relay.ts';
 import { type ReplyRecord, replyRecord, splitToken, streamToken } from './reply-record.ts';
 import { encodeReply, MAX_REPLY_BYTES } from './response-cache.ts';
 import { isSameText } from './same-text.ts';
-import { onceServed } from './served-wait.ts';
+import { isNoBatcher, onceServed } from './served-wait.ts';
 import { SettlementQueue } from './settlement-queue.ts';
 import { SteadyClock } from './steady-clock.ts';
 import { StreamTail } from './stream-tail.ts';
@@ -84,6 +84,9 @@ const RECONNECT_LINE = 'retry: 1000\n';
 const HOLDER_PATIENCE_MS = 2_000;
 const HOLDER_PAUSE_MS = 50;
 const CANCELLED = 'The request was cancelled.';
+
+/** Of what is known of the batchers when a request is refused for want of one: a flood of such requests costs one look at Redis in this time. */
+const RECHECK_AGE_MS = 50;
 
 export class Broker extends DurableObject<Env> {
   readonly #settings: Settings;
@@ -257,10 +260,10 @@ export class Broker extends DurableObject<Env> {
     const { defaultModel, scaleFromZeroWaitMs } = this.#settings;
     this.#heldCount++;
     try {
-      return await onceServed(async () => findModel(await board.cards(), asked, { defaultModel, now: Date.now() }), {
-        maxMs: scaleFromZeroWaitMs,
-        signal,
-      });
+      const find = async (maxAgeMs?: number) => findModel(await board.cards(maxAgeMs), asked, { defaultModel, now: Date.now() });
+      // A batcher that has just come is not turned away for what was known before.
+      const findNow = () => find().catch(error => (isNoBatcher(error) ? find(RECHECK_AGE_MS) : Promise.reject(error)));
+      return await onceServed(findNow, { maxMs: scaleFromZeroWaitMs, signal });
     } finally {
       this.#heldCount--;
     }

@@ -30,9 +30,9 @@ export class CardBoard {
     this.#link = link;
   }
 
-  /** Every card there is, stale ones too. Throws `dependency_unavailable`. */
-  async cards(): Promise<readonly BatcherCard[]> {
-    if (Date.now() - this.#readAt > MAX_AGE_MS) {
+  /** Every card there is, stale ones too, as they were at most so long ago. Throws `dependency_unavailable`. */
+  async cards(maxAgeMs = MAX_AGE_MS): Promise<readonly BatcherCard[]> {
+    if (Date.now() - this.#readAt > maxAgeMs) {
       this.#reading ??= this.#read().finally(() => {
         this.#reading = undefined;
       });

@@ -10,10 +10,14 @@ export async function onceServed<T>(find: () => Promise<T>, bounds: { maxMs: num
     try {
       return await find();
     } catch (error) {
-      const isHeld = error instanceof ApiError && error.code === 'no_batcher' && !bounds.signal.aborted;
+      const isHeld = isNoBatcher(error) && !bounds.signal.aborted;
       const leftMs = deadline - Date.now();
       if (!isHeld || leftMs <= 0) throw error;
       await new Promise(resolve => setTimeout(resolve, Math.min(LOOK_MS, leftMs)));
     }
   }
+}
+
+export function isNoBatcher(error: unknown): boolean {
+  return error instanceof ApiError && error.code === 'no_batcher';
 }

@@ -76,11 +76,10 @@ describe('PrefixFeed', () => {
 
   it('reads by itself once it is followed, and waits for what was held before its first look', async () => {
     await tell('x', 0, [HASHES[0]!]);
-    now = Date.now();
-    const cards = [{ batcherId: 'x', writtenAt: now + 60_000 } as BatcherCard];
-    await feed.refresh(cards, now);
+    const cards = () => [{ batcherId: 'x', writtenAt: Date.now() } as BatcherCard];
+    await feed.refresh(cards(), Date.now());
     expect(directory.entryCount).toBe(1);
-    feed.follow(async () => cards);
+    feed.follow(async () => cards());
     await tell('x', 1, [HASHES[1]!]);
     await until(() => directory.entryCount === 2);
   });

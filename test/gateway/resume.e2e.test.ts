@@ -124,7 +124,7 @@ describe('reading on', () => {
   });
 
   test('an error in the middle comes again, with an id, and then no more', async () => {
-    const script = { pieces, error: { code: 'generation_failed', message: 'It broke.', at: 3 } };
+    const script = { pieces, stepMs: 200, error: { code: 'generation_failed', message: 'It broke.', at: 3 } };
     const first = await readPart(await open(script), stream => stream.events.length >= 2);
     const second = await readPart(await resume(gateway, first.id, first.lastId));
     expect(JSON.parse(second.stream.events.at(-1)!.data).error.message).toBe('It broke.');
