@@ -85,6 +85,7 @@ const HOLDER_PATIENCE_MS = 2_000;
 const HOLDER_PAUSE_MS = 50;
 const CANCELLED = 'The request was cancelled.';
 
+const ADOPTION_RETRY_MS = 500;
 /** Of what is known of the batchers when a request is refused for want of one: a flood of such requests costs one look at Redis in this time. */
 const RECHECK_AGE_MS = 50;
 
@@ -487,8 +488,11 @@ export class Broker extends DurableObject<Env> {
     const shard = this.#shard;
     if (shard === undefined) return;
     this.#adoption ??= this.#adoptFrom(shard).catch(error => {
-      // The next call tries again.
-      this.#adoption = undefined;
+      // Nobody may ever call again, and there are clients that come back elsewhere.
+      setTimeout(() => {
+        this.#adoption = undefined;
+        this.#adopt();
+      }, ADOPTION_RETRY_MS);
       log({ event: 'adoption_failed', cause: String(error) });
     });
   }
