@@ -54,9 +54,9 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     await new Promise(resolve => setTimeout(resolve, 2_000));
     stack.source.resume();
     expect(await reading).toEqual(['a', 'b', 'c']);
-    const text = await replies[0]!.text;
+    const text = await replies.at(-1)!.text;
     // Before the first event, and between two.
-    expect(text.match(/^: queued position=1/gm)!.length).toBeGreaterThan(1);
+    expect([...text.matchAll(/^: queued position=\d+/gm)].length, text).toBeGreaterThan(1);
     expect(text).toMatch(/^id: \d+\ndata: .+\n\n: working\n/m);
   });
 
