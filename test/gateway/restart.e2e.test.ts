@@ -70,6 +70,8 @@ describe('the gateway is killed', () => {
     const ids = responses.map(response => response.headers.get('x-sluice-stream-id')!);
     for (const response of responses) void response.text().catch(() => undefined);
     await eventually('all to run', () => ids.every(id => stack.source.taken.includes(id)));
+    // What the next life finds is told a moment after a job has joined the queue.
+    await eventually('all to be known as open', async () => (await openCount()) >= STREAMS);
     await stack.gateway.kill();
     await stack.gateway.revive();
     // Any call wakes the broker.
