@@ -4,14 +4,14 @@
  */
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { LeftoverProbe, type Leftovers, residentBytes } from './leftovers.ts';
+import { LeftoverProbe, type Leftovers, mib, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
 import type { Findings } from './report.ts';
 import { type SettingSpecs, UsageError } from './settings.ts';
 import { type Stack, startStack } from './stack.ts';
-import { tokenSource } from './token-source.ts';
+import { randomSource } from './token-source.ts';
 
 /** Resident memory may differ by this share between the end of the warm-up and the end: allocators round, pages come back late. */
 const MEMORY_GROWTH_BAR = 1.05;
@@ -177,13 +177,4 @@ async function inTurn<T>(count: number, width: number, task: (index: number) => 
   };
   await Promise.all(Array.from({ length: Math.min(width, count) }, client));
   return results;
-}
-
-function randomSource(seed: number): () => number {
-  const next = tokenSource(1 << 24, seed);
-  return () => next() / (1 << 24);
-}
-
-function mib(bytes: number): string {
-  return (bytes / 2 ** 20).toFixed(0);
 }

@@ -18,7 +18,7 @@ import { differingBytes, seededRequests } from './seeded-requests.ts';
 import { type SettingSpecs, UsageError } from './settings.ts';
 import { percentile } from './spread.ts';
 import { type Stack, startStack } from './stack.ts';
-import { tokenSource } from './token-source.ts';
+import { randomSource } from './token-source.ts';
 
 /** Between the end of one fault and the next, which waits besides until answers came again; but some come on the heels of the one before. */
 const CALM_MS = { least: 500, most: 4_000 };
@@ -91,8 +91,7 @@ class ChaosRun {
     this.#run = run;
     this.#model = model;
     this.#faultNames = names;
-    const next = tokenSource(1 << 24, run.settings.seed);
-    this.#random = () => next() / (1 << 24);
+    this.#random = randomSource(run.settings.seed);
   }
 
   async measure(): Promise<Measured> {

@@ -91,6 +91,11 @@ export async function residentBytes(pid: number): Promise<number> {
   return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)?.[1]) * 1024;
 }
 
+/** Whole MiB, for a table. */
+export function mib(bytes: number): string {
+  return (bytes / 2 ** 20).toFixed(0);
+}
+
 function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }

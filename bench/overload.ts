@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { residentBytes } from './leftovers.ts';
+import { mib, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
@@ -14,7 +14,7 @@ import type { Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { percentile } from './spread.ts';
 import { type Stack, startStack } from './stack.ts';
-import { tokenSource } from './token-source.ts';
+import { randomSource } from './token-source.ts';
 
 const GOODPUT_BAR = 0.9;
 const RECOVERY_BAR_MS = 5_000;
@@ -196,11 +196,6 @@ class MemoryWatch {
   }
 }
 
-function randomSource(): () => number {
-  const next = tokenSource(1 << 24);
-  return () => next() / (1 << 24);
-}
-
 function findings(model: BenchModel, settings: Settings, measured: Measured): Findings {
   const { outcomes, memory } = measured;
   const isRefusal = (outcome: StreamOutcome) => outcome.status === 429 || outcome.status === 503;
@@ -211,7 +206,6 @@ function findings(model: BenchModel, settings: Settings, measured: Measured): Fi
   const ttftMs = whole.flatMap(outcome => ttftOf(outcome) ?? []);
   const at = (values: readonly number[], rank: number) => (values.length === 0 ? Number.NaN : percentile(values, rank));
   const share = measured.floodTokensPerSecond / measured.peakTokensPerSecond;
-  const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0);
   return {
     title: `${settings.factor} times the capacity for ${settings.seconds} s, through the whole path on ${model.name}`,
     versions: model.versions,

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { LeftoverProbe, type Leftovers, residentBytes } from './leftovers.ts';
+import { LeftoverProbe, type Leftovers, mib, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { PromptMaker } from './prompt-maker.ts';
@@ -230,8 +230,4 @@ function ignore(): void {}
 
 function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
-}
-
-function mib(bytes: number): string {
-  return (bytes / 2 ** 20).toFixed(0);
 }

@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { residentBytes } from './leftovers.ts';
+import { mib, residentBytes } from './leftovers.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
@@ -15,7 +15,7 @@ import type { Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { percentile } from './spread.ts';
 import { startStack } from './stack.ts';
-import { tokenSource } from './token-source.ts';
+import { randomSource } from './token-source.ts';
 
 /** Median of the last quarter over that of the second: the first is warm-up. */
 const GROWTH_BAR = 1.05;
@@ -54,8 +54,7 @@ interface Measured {
 async function measure({ settings, progress, children }: BenchRun<typeof SETTINGS>, model: BenchModel): Promise<Measured> {
   const text = await readText();
   const stack = await startStack({ model, threads: settings.threads, progress, children });
-  const next = tokenSource(1 << 24, settings.seed);
-  const random = () => next() / (1 << 24);
+  const random = randomSource(settings.seed);
   const outcomes: StreamOutcome[] = [];
   const samples: Measured['samples'] = [];
   const startedAt = performance.now();
@@ -123,7 +122,6 @@ function findings(model: BenchModel, measured: Measured): Findings {
   const { outcomes, samples } = measured;
   const faultCount = outcomes.flatMap(outcome => outcome.faults).length;
   const cutCount = outcomes.filter(outcome => outcome.isCut).length;
-  const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0);
   const growth = (part: Part) => quarter(samples, 3, part) / quarter(samples, 1, part);
   return {
     title: `${outcomes.length} requests, ${cutCount} of them cut, in ${samples.at(-1)!.minutes.toFixed(1)} minutes on ${model.name}`,

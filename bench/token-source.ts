@@ -9,3 +9,9 @@ export function tokenSource(vocabSize: number, seed = 0x2545f491): () => number 
     return (state >>> 0) % vocabSize;
   };
 }
+
+/** Numbers in [0, 1), the same in every run with that seed. */
+export function randomSource(seed?: number): () => number {
+  const next = tokenSource(1 << 24, seed);
+  return () => next() / (1 << 24);
+}

@@ -4,6 +4,7 @@
  */
 import { ApiError } from '../shared/errors.ts';
 import type { JsonObject } from './json-body.ts';
+import { textDigest } from './text-digest.ts';
 
 export interface Delivery {
   isResumable: boolean;
@@ -35,8 +36,8 @@ export async function readDelivery(headers: Headers, request: { tenant: string; 
     });
   }
   const [digest, bodyDigest] = await Promise.all([
-    digestOf(`${request.tenant}\n${key}`),
-    digestOf(`${request.path}\n${JSON.stringify(request.body)}`),
+    textDigest(`${request.tenant}\n${key}`),
+    textDigest(`${request.path}\n${JSON.stringify(request.body)}`),
   ]);
   return { isResumable: true, idempotency: { digest, bodyDigest } };
 }
@@ -45,9 +46,4 @@ function readFlag(value: string | null): boolean {
   if (value === null || value === 'false') return false;
   if (value === 'true') return true;
   throw new ApiError('invalid_value', `The header ${RESUMABLE_HEADER} must be 'true' or 'false'.`, { param: RESUMABLE_HEADER });
-}
-
-export async function digestOf(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -1,4 +1,5 @@
 /** RedisScript: a Lua script that is sent once and then called by its digest: the text of a long one costs more to send than to run. */
+import { textDigest } from './text-digest.ts';
 
 /** Of ioredis what is used here. */
 export interface ScriptClient {
@@ -15,7 +16,7 @@ export class RedisScript {
   }
 
   async run(client: ScriptClient, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    this.#digest ??= await sha1(this.#text);
+    this.#digest ??= await textDigest(this.#text, 'SHA-1');
     try {
       return await client.evalsha(this.#digest, keys.length, ...keys, ...args);
     } catch (error) {
@@ -24,9 +25,4 @@ export class RedisScript {
       return await client.eval(this.#text, keys.length, ...keys, ...args);
     }
   }
-}
-
-async function sha1(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-1', new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -1,5 +1,6 @@
 /** RequestTrace: the span that a request is here, within the trace that its headers tell of, or within one of its own. */
 import { formatTraceparent, parseTraceparent, validTracestate } from '../shared/trace-context.ts';
+import { toHex } from './hex.ts';
 
 export interface RequestTrace {
   traceId: string;
@@ -14,12 +15,12 @@ export const TRACE_RESPONSE_HEADER = 'traceresponse';
 
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
 
 export function requestTrace(headers: Headers): RequestTrace {
   const parent = parseTraceparent(headers.get('traceparent'));
   // One draw for both.
-  const random = randomHex(parent === undefined ? TRACE_ID_BYTES + SPAN_ID_BYTES : SPAN_ID_BYTES);
+  const byteCount = parent === undefined ? TRACE_ID_BYTES + SPAN_ID_BYTES : SPAN_ID_BYTES;
+  const random = toHex(crypto.getRandomValues(new Uint8Array(byteCount)));
   const spanId = random.slice(0, 2 * SPAN_ID_BYTES);
   const traceId = parent?.traceId ?? random.slice(2 * SPAN_ID_BYTES);
   return {
@@ -33,10 +34,4 @@ export function requestTrace(headers: Headers): RequestTrace {
 /** As the fields of a job. */
 export function tracing({ traceparent, tracestate }: RequestTrace): { traceparent: string; tracestate?: string } {
   return { traceparent, ...(tracestate !== undefined && { tracestate }) };
-}
-
-function randomHex(byteCount: number): string {
-  let hex = '';
-  for (const byte of crypto.getRandomValues(new Uint8Array(byteCount))) hex += HEX[byte];
-  return hex;
 }

@@ -5,6 +5,7 @@
 import type { Job } from '../shared/job.ts';
 import type { AnswerEvent, DeltaEvent, TokenEvent } from '../shared/token-event.ts';
 import type { Sql } from './tenant/tenant-store.ts';
+import { textDigest } from './text-digest.ts';
 
 export interface CacheBounds {
   maxBytes: number;
@@ -95,8 +96,7 @@ export function isDeterministic({ sampling }: Pick<Job, 'sampling'>): boolean {
  */
 export async function contentKey(job: Job): Promise<string> {
   const { version, id, tenant, shard, submittedAt, serviceClass, ttftSloMs, traceparent, tracestate, ...content } = job;
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify({ version, ...content })));
-  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('');
+  return await textDigest(JSON.stringify({ version, ...content }));
 }
 
 /** Undefined for an answer that is not whole. Deltas that follow each other become one. */

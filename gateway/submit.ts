@@ -6,11 +6,12 @@ import type { Context } from 'hono';
 import type { AppEnv } from './app-env.ts';
 import { callBroker, type RelayRequest } from './broker-call.ts';
 import { CACHE_STATUS_HEADER, cachedReply } from './cached-reply.ts';
-import { type Delivery, digestOf, readDelivery } from './delivery.ts';
+import { type Delivery, readDelivery } from './delivery.ts';
 import type { JsonObject } from './json-body.ts';
 import { admit, giveBack, look } from './metered.ts';
 import { contentKey, isDeterministic } from './response-cache.ts';
 import { readTerms } from './terms.ts';
+import { textDigest } from './text-digest.ts';
 
 type Submission = Pick<RelayRequest, 'job' | 'reply' | 'promptTokensBound' | 'isPromptUncertain'> & { body: JsonObject };
 
@@ -50,6 +51,6 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
 
 /** Of identical requests that want the same form of answer the first one's generation is everybody's. */
 async function coalesced(delivery: Delivery, { job, reply, content }: Submission & { content: string }): Promise<Delivery> {
-  const digest = await digestOf(`${job.tenant}\n\n${content}\n${JSON.stringify(reply)}`);
+  const digest = await textDigest(`${job.tenant}\n\n${content}\n${JSON.stringify(reply)}`);
   return { ...delivery, idempotency: { digest, bodyDigest: content, isCoalesced: true } };
 }

@@ -1,7 +1,7 @@
 /** DebianProgram: a program that some tests need: the machine's own, on Debian, as root, installed when there is none. */
-import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { canInstallFromDebian, installFromDebian } from '../scripts/supervisor/debian-package.ts';
+import { isExecutable } from '../scripts/supervisor/executable.ts';
 
 /** Path of the first program that is there; undefined, with a line that says so, where there is none and none may be installed. */
 export async function debianProgram(packageName: string, programs: readonly string[] = [packageName]): Promise<string | undefined> {
@@ -19,13 +19,4 @@ export async function debianProgram(packageName: string, programs: readonly stri
 function find(programs: readonly string[]): string | undefined {
   const folders = (process.env.PATH ?? '').split(delimiter).filter(Boolean);
   return programs.flatMap(program => folders.map(folder => join(folder, program))).find(isExecutable);
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -1,8 +1,8 @@
 /** RedisBinary: the Redis or Valkey server of this machine; on Debian, as root, installed when there is none. */
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { canInstallFromDebian, installFromDebian } from './debian-package.ts';
+import { isExecutable } from './executable.ts';
 import { StartError } from './start-error.ts';
 
 const PROGRAMS = ['redis-server', 'valkey-server'];
@@ -48,13 +48,4 @@ export function isNewEnough(version: string): boolean {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [oldestMajor = 0, oldestMinor = 0] = OLDEST_VERSION.split('.').map(Number);
   return major > oldestMajor || (major === oldestMajor && minor >= oldestMinor);
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

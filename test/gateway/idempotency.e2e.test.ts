@@ -221,17 +221,22 @@ describe('when Redis fails in between', () => {
 
   test('503 meanwhile, and one job in the end', async () => {
     const key = fresh();
+    const before = stack.source.taken.length;
     await stack.redis.halt();
     const refused = await ask(key, { pieces });
     expect(refused.status).toBe(503);
     await stack.redis.resume();
     const ids: string[] = [];
-    await eventually('two answers', async () => {
+    await eventually('an answer', async () => {
       const reply = await ask(key, { pieces });
+      // A status may come before its answer, and before the job is taken.
       if (reply.status === 200) ids.push(((await reply.json()) as { id: string }).id);
-      return ids.length === 2;
+      return ids.length === 1;
     });
-    expect(ids[1]).toBe(ids[0]);
-    expect(stack.source.taken.filter(id => id === ids[0]).length).toBeLessThan(2);
+    expect(stack.source.taken.length).toBe(before + 1);
+    const again = await ask(key, { pieces });
+    expect(again.status).toBe(200);
+    expect(((await again.json()) as { id: string }).id).toBe(ids[0]);
+    expect(stack.source.taken.length).toBe(before + 1);
   });
 });
