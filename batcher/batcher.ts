@@ -7,7 +7,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
-import { OrtEngine } from './engine/ort-engine.ts';
+import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { HeldPrefixes } from './held-prefixes.ts';
@@ -18,7 +18,7 @@ import { Loop } from './loop.ts';
 import { Metrics } from './metrics.ts';
 import { serveMetrics } from './metrics-server.ts';
 import { loadChat } from './model/chat-template.ts';
-import { openPrepared } from './model/prepare.ts';
+import { defaultKvType, graphPathOf, isBatchInvariant, openPrepared } from './model/prepare.ts';
 import { Outbox } from './outbox.ts';
 import { OwnQueues } from './own-queues.ts';
 import { PrefixOutbox } from './prefix-outbox.ts';
@@ -38,7 +38,7 @@ import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
 
 const BLOCK_TOKENS = 16;
-/** Rows of 4-bit matrices round otherwise in a batch of one than in any larger one (measured), so a reproducible batch has two at least. */
+/** Rows of onnxruntime's 4-bit matrices round otherwise in a batch of one than in any larger one (measured), so a reproducible batch has two. */
 const REPRODUCIBLE_ROWS = 2;
 
 /** Drafts help where a step's time hardly depends on its tokens, which on a CPU is so for few rows only. */
@@ -57,7 +57,8 @@ export interface OpenBatcher {
 export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<OpenBatcher> {
   const startedAt = Date.now();
   const model = await openPrepared(settings.modelDirectory);
-  const { manifest, graphPath } = model;
+  const { manifest, kernelPath } = model;
+  const kvType = settings.kvType ?? defaultKvType(manifest);
   const { shape } = manifest;
   const { tokenizer, template } = await loadChat(model);
   const contextTokens = Math.min(settings.contextTokens ?? shape.contextTokens, shape.contextTokens);
@@ -65,13 +66,15 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   const budget = kvBudget({
     bytes: settings.kvMemoryBytes,
     availableBytes: process.availableMemory(),
-    kvBytesPerToken: shape.layers * 2 * shape.kvHeads * shape.headDim * 4,
+    kvBytesPerToken: kvBytesPerToken(shape, kvType),
     blockTokens: BLOCK_TOKENS,
     contextTokens,
     rowCount,
   });
   const engine = new OrtEngine({
-    graphPath,
+    graphPath: graphPathOf(model, kvType),
+    kernelPath,
+    kvType,
     model: shape,
     threads: settings.threads,
     spinning: settings.spinning,
@@ -149,7 +152,8 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
-    reproducible: settings.reproducible,
+    // Kernels that give the same bits anyway need no care.
+    reproducible: settings.reproducible && !isBatchInvariant(manifest),
     ttftSloMs: settings.ttftSloMs,
     clock,
     wake: () => loop.wake(),

@@ -1,7 +1,8 @@
 /** Settings: every knob of a batcher process, read once from its arguments and environment; a bad value stops the start, naming the rule. */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { KV_TYPES, type KvType } from './engine/engine.ts';
 
 export interface BatcherSettings {
   /** Prepared model folder (npm run model -- prepare). */
@@ -16,6 +17,8 @@ export interface BatcherSettings {
   maxRunning: number;
   /** Tokens of one sequence, prompt and answer; at most the model's own. */
   contextTokens: number | undefined;
+  /** Undefined: half precision, where the prepared model has a graph for it. */
+  kvType: KvType | undefined;
   /** Memory for keys and values in bytes, rows and prefix store together; undefined takes a share of what is available. */
   kvMemoryBytes: number | undefined;
   /** Bound on the extra inter-token latency that a prefill may cause, in ms; it sizes the prefill chunks by the measured rate. */
@@ -77,6 +80,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--max-running <count>', 'sequences computed at once', integer('max-running', 1, 1024), 32)
     .option('--context <tokens>', 'longest prompt plus answer; at most and by default the model’s own', integer('context', 16, 1 << 20))
     .option('--kv-memory <size>', 'memory for keys and values, as 512M or 4G; by default a share of what is free', byteSize)
+    .addOption(new Option('--kv-type <type>', 'numbers of keys and values; f16 by default where the kernels can').choices(KV_TYPES))
     .option('--itl-slo <ms>', 'ms between two tokens of a stream that a prefill beside it keeps to', integer('itl-slo', 10, 60_000), 150)
     .option('--max-batched-tokens <tokens>', 'tokens of one step', integer('max-batched-tokens', 16, 1 << 20), 512)
     .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
@@ -122,6 +126,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     spinning: options.spinning,
     maxRunning: options.maxRunning,
     contextTokens: options.context,
+    kvType: options.kvType,
     kvMemoryBytes: options.kvMemory,
     itlSloMs: options.itlSlo,
     maxBatchedTokens: options.maxBatchedTokens,

@@ -128,8 +128,8 @@ class FuzzRun {
   }
 
   async #fuzzPart(name: PartSurfaceName): Promise<Fuzzed> {
-    const { directory, graphPath, name: modelName, manifest, ggufPath } = this.#model;
-    const surface = new IsolatedSurface({ name, model: { directory, graphPath, name: modelName, manifest, ggufPath } });
+    const { directory, kernelPath, name: modelName, manifest, ggufPath } = this.#model;
+    const surface = new IsolatedSurface({ name, model: { directory, kernelPath, name: modelName, manifest, ggufPath } });
     try {
       return await this.#feed({ name, what: PART_SURFACES[name].what, width: 1 }, seed => surface.feed(seed));
     } finally {

@@ -4,9 +4,11 @@
  */
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import type { KvType } from '../batcher/engine/engine.ts';
 import type { OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
 import type { WeightsChoice } from '../batcher/model/matrix-form.ts';
-import { type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
+import { defaultKvType, graphPathOf, type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
+import { UsageError } from './settings.ts';
 
 export interface BenchModel extends PreparedModel {
   ggufPath: string;
@@ -22,12 +24,14 @@ export interface ModelWish {
   /** Path of a GGUF file; empty for the default model. */
   model: string;
   weights?: WeightsChoice;
+  kernels: string;
 }
 
 export async function benchModel(wish: ModelWish, progress: (line: string) => void): Promise<BenchModel> {
+  if (wish.kernels !== 'tiled' && wish.kernels !== 'stock') throw new UsageError(`--kernels must be tiled or stock, not '${wish.kernels}'`);
   const say = everyTenth(progress);
   const ggufPath = wish.model === '' ? await defaultModel(say) : wish.model;
-  const prepared = await prepareModel(ggufPath, { weights: wish.weights, onProgress: say, onRebuild: progress });
+  const prepared = await prepareModel(ggufPath, { weights: wish.weights, kernels: wish.kernels, onProgress: say, onRebuild: progress });
   const { manifest } = prepared;
   return {
     ...prepared,
@@ -42,10 +46,14 @@ export async function benchModel(wish: ModelWish, progress: (line: string) => vo
 }
 
 /** As the batcher opens it: the model's whole context in each row (memory comes with use), blocks of 16. */
-export function engineOptions({ graphPath, manifest }: PreparedModel, run: { threads: number; rowCount: number }): OrtEngineOptions {
+export function engineOptions(prepared: PreparedModel, run: { threads: number; rowCount: number; kvType?: KvType }): OrtEngineOptions {
+  const { kernelPath, manifest } = prepared;
+  const kvType = run.kvType ?? defaultKvType(manifest);
   const { layers, kvHeads, headDim, vocabSize, contextTokens } = manifest.shape;
   return {
-    graphPath,
+    graphPath: graphPathOf(prepared, kvType),
+    kernelPath,
+    kvType,
     model: { layers, kvHeads, headDim, vocabSize },
     threads: run.threads,
     spinning: true,

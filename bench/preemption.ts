@@ -2,7 +2,10 @@
  * Bench `preemption`: many requests with the lengths of a real trace through the whole path, with so little KV memory that running sequences must
  * give way to each other again and again. Every request must end whole, and the process must keep to its memory.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
+import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
+import { defaultKvType } from '../batcher/model/prepare.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { LeftoverProbe, type Leftovers, mib, residentBytes } from './leftovers.ts';
@@ -92,8 +95,8 @@ async function measure(
   { settings, progress, children }: PreemptionRun,
   { model, plan }: { model: BenchModel; plan: PreemptionPlan },
 ): Promise<Measured> {
-  const { layers, kvHeads, headDim } = model.manifest.shape;
-  const kilobytes = Math.ceil((plan.kvTokens * layers * 2 * kvHeads * headDim * 4) / 1024);
+  const { manifest } = model;
+  const kilobytes = Math.ceil((plan.kvTokens * kvBytesPerToken(manifest.shape, defaultKvType(manifest))) / 1024);
   const prompts = await PromptMaker.open(model);
   const stack = await startStack({
     model,

@@ -3,7 +3,9 @@
  * float32; and agreement with an independent float32 implementation, step by step.
  */
 import { readFile } from 'node:fs/promises';
+import type { KvType } from '../batcher/engine/engine.ts';
 import { OrtEngine } from '../batcher/engine/ort-engine.ts';
+import { defaultKvType } from '../batcher/model/prepare.ts';
 import { loadTokenizer } from '../batcher/model/tokenizer.ts';
 import { agreement, type ReferencePrompt } from './agreement.ts';
 import { bench } from './bench.ts';
@@ -29,11 +31,12 @@ export const qualityBench = bench({
   },
   async run({ settings, progress }) {
     const imported = await benchModel(settings, progress);
-    const float32 = await benchModel({ ...settings, weights: 'f32' }, progress);
+    const float32 = await benchModel({ ...settings, weights: 'f32', kernels: 'stock' }, progress);
     const tokenIds = (await loadTokenizer(imported.directory)).encodePrompt(await readText()).slice(0, settings.tokens);
     if (tokenIds.length < settings.tokens) throw new Error(`the text has only ${tokenIds.length} tokens in this vocabulary`);
-    const measure = async (model: BenchModel, label: string) => {
-      const engine = new OrtEngine(engineOptions(model, { threads: settings.threads, rowCount: 1 }));
+    const measure = async (model: BenchModel, kvType: KvType) => {
+      const label = `${model.weightsText}, KV cache in ${kvType}`;
+      const engine = new OrtEngine(engineOptions(model, { threads: settings.threads, rowCount: 1, kvType }));
       try {
         const startedAt = performance.now();
         const value = await perplexity(engine, {
@@ -41,14 +44,19 @@ export const qualityBench = bench({
           chunkTokens: settings.chunk,
           onChunk: done => progress(`perplexity, ${label}: ${done} of ${tokenIds.length} tokens`),
         });
-        return { value, seconds: (performance.now() - startedAt) / 1000 };
+        return { label, value, seconds: (performance.now() - startedAt) / 1000 };
       } finally {
         engine.close();
       }
     };
-    const lossless = await measure(imported, imported.weightsText);
+    const used = await measure(imported, defaultKvType(imported.manifest));
+    const others = [];
+    for (const kvType of imported.manifest.kvTypes) {
+      if (kvType !== defaultKvType(imported.manifest)) others.push(await measure(imported, kvType));
+    }
     const full = await measure(float32, 'f32');
-    const difference = lossless.value / full.value - 1;
+    const share = (value: number) => value / full.value - 1;
+    const difference = share(used.value);
     const agreed = imported.name === REFERENCE_MODEL ? await measureAgreement(imported, settings.threads) : undefined;
     const bars: Bar[] = [
       { name: 'perplexity away from float32, as a share', value: Math.abs(difference), relation: '<=', limit: PERPLEXITY_BAR },
@@ -72,8 +80,13 @@ export const qualityBench = bench({
           title: `Perplexity of ${tokenIds.length} tokens (bench/text/alice-chapter-1.txt)`,
           columns: ['weights', 'perplexity', 'difference', 'seconds'],
           rows: [
-            [imported.weightsText, lossless.value.toFixed(4), `${(difference * 100).toFixed(2)} %`, lossless.seconds.toFixed(1)],
-            ['f32', full.value.toFixed(4), '', full.seconds.toFixed(1)],
+            ...[used, ...others].map(({ label, value, seconds }) => [
+              label,
+              value.toFixed(4),
+              `${(share(value) * 100).toFixed(2)} %`,
+              seconds.toFixed(1),
+            ]),
+            [full.label, full.value.toFixed(4), '', full.seconds.toFixed(1)],
           ],
         },
         ...(agreed
@@ -90,7 +103,7 @@ export const qualityBench = bench({
             ]
           : []),
       ],
-      figures: { perplexity: { imported: lossless.value, float32: full.value, difference }, ...(agreed && { agreement: agreed }) },
+      figures: { perplexity: { imported: used.value, float32: full.value, difference }, ...(agreed && { agreement: agreed }) },
       bars,
       ...(agreed ? {} : { notes: [`the reference is for ${REFERENCE_MODEL} only, so agreement was not measured`] }),
     };

@@ -3,6 +3,8 @@
  * is computed: all at once, with their prefixes held, beside requests without a seed, with too little KV memory, and by other processes. Every
  * byte must stay the same. Beside it, what that costs: the same requests with `--reproducible off`.
  */
+import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
+import { defaultKvType } from '../batcher/model/prepare.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
@@ -121,8 +123,8 @@ class Comparison {
   }
 
   #shape(): { kvBytesPerToken: number } {
-    const { layers, kvHeads, headDim } = this.#model.manifest.shape;
-    return { kvBytesPerToken: layers * 2 * kvHeads * headDim * 4 };
+    const { manifest } = this.#model;
+    return { kvBytesPerToken: kvBytesPerToken(manifest.shape, defaultKvType(manifest)) };
   }
 
   async #onStack<T>(batcherArguments: readonly string[], use: (stack: Stack) => Promise<T>): Promise<T> {

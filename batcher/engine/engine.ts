@@ -3,6 +3,10 @@
  * `rowCount` rows; a fake one needs no weights. An engine never sees a priority, a string or a request.
  */
 
+/** Type of the numbers in a KV cache. */
+export const KV_TYPES = ['f32', 'f16'] as const;
+export type KvType = (typeof KV_TYPES)[number];
+
 export interface EngineShape {
   vocabSize: number;
   /** Tokens that one row of the KV cache can hold. */

@@ -59,11 +59,14 @@ export function viewMemory(address: Address, bytes: number): ArrayBuffer {
 
 // ---- onnxruntime ---------------------------------------------------------------------------------------------------
 
-export type TensorType = 'float32' | 'int32' | 'int64';
-const ELEMENT_TYPES: Record<TensorType, number> = { float32: 1, int32: 6, int64: 7 };
+export type TensorType = 'float32' | 'float16' | 'int32' | 'int64';
+const ELEMENT_TYPES: Record<TensorType, number> = { float32: 1, float16: 10, int32: 6, int64: 7 };
+const ELEMENT_BYTES: Record<TensorType, number> = { float32: 4, float16: 2, int32: 4, int64: 8 };
 
 export interface SessionOptions {
   graphPath: string;
+  /** Library of the operators that the graph needs besides onnxruntime's. */
+  kernelPath?: string | undefined;
   /** Threads within an operator, the calling one included. */
   threads: number;
   /** Idle pool threads spin instead of sleeping: faster steps, but a busy core while the engine works. */
@@ -148,6 +151,10 @@ export class OnnxRuntime {
       this.#check('SetIntraOpNumThreads', setThreads(settings, options.threads));
       const spinning = options.spinning ? '1' : '0';
       this.#check('AddSessionConfigEntry', addEntry(settings, 'session.intra_op.allow_spinning', spinning));
+      if (options.kernelPath !== undefined) {
+        const register = this.#entry(228, 'void* OrtRegisterCustomOpsLibrary_V2(void* options, const char* path)');
+        this.#check('RegisterCustomOpsLibrary', register(settings, options.kernelPath));
+      }
       if (options.profilePrefix !== undefined) {
         const enableProfiling = this.#entry(14, 'void* OrtEnableProfiling(void* options, const char* prefix)');
         this.#check('EnableProfiling', enableProfiling(settings, options.profilePrefix));
@@ -165,8 +172,7 @@ export class OnnxRuntime {
 
   /** A tensor over foreign memory that the caller owns and keeps until releaseTensor. */
   createTensor(type: TensorType, data: Address, dims: readonly number[]): Address {
-    const elementBytes = type === 'int64' ? 8 : 4;
-    const bytes = dims.reduce((product, dim) => product * dim, elementBytes);
+    const bytes = dims.reduce((product, dim) => product * dim, ELEMENT_BYTES[type]);
     const shape = BigInt64Array.from(dims.length > 0 ? dims : [0], BigInt);
     return this.#out('CreateTensorWithDataAsOrtValue', slot =>
       this.#createTensor(this.#memoryInfo, data, bytes, shape, dims.length, ELEMENT_TYPES[type], slot),

@@ -1,9 +1,10 @@
 /**
  * KvMemory: keys and values of all layers, as address space that the operating system pages. Two parts:
  *
- *   rows    per layer and side  [rowCount, kvHeads, contextTokens, headDim] float32: what GroupQueryAttention reads and writes in place
- *   store   per layer, side and head  [storeBlocks, blockTokens, headDim] float32: the blocks of the prefix cache
+ *   rows    per layer and side  [rowCount, kvHeads, contextTokens, headDim]: what attention reads and writes in place
+ *   store   per layer, side and head  [storeBlocks, blockTokens, headDim]: the blocks of the prefix cache
  *
+ * Numbers are float32 or float16.
  * A page that was never touched, or was released, takes no memory. Blocks of neighbouring ids are copied and released as one piece.
  */
 import { type Address, copyMemory, mapMemory, releasePages, unmapMemory } from './foreign.ts';
@@ -12,6 +13,7 @@ export interface KvMemoryShape {
   layers: number;
   kvHeads: number;
   headDim: number;
+  elementBytes: 2 | 4;
   rowCount: number;
   /** A multiple of blockTokens. */
   contextTokens: number;
@@ -21,7 +23,6 @@ export interface KvMemoryShape {
 
 export type KvSide = 'k' | 'v';
 const SIDES: readonly KvSide[] = ['k', 'v'];
-const FLOAT_BYTES = 4;
 
 export class KvMemory {
   readonly shape: KvMemoryShape;
@@ -36,7 +37,7 @@ export class KvMemory {
 
   constructor(shape: KvMemoryShape) {
     this.shape = shape;
-    this.#tokenBytes = shape.headDim * FLOAT_BYTES;
+    this.#tokenBytes = shape.headDim * shape.elementBytes;
     this.#headBytes = shape.contextTokens * this.#tokenBytes;
     this.#rowBytes = shape.kvHeads * this.#headBytes;
     this.#layerSideBytes = shape.rowCount * this.#rowBytes;

@@ -5,7 +5,7 @@
  * Graph contract (made by model/graph): inputs input_ids [batch, tokens], seqlens_k [batch], total [], pick [picked],
  * past_k0, past_v0, … [batch, kv_heads, context, head_dim]; outputs logits [picked, vocab], present_k0, present_v0, …
  */
-import type { BlockCopy, DecodeBatch, Engine, EngineShape, PrefillChunk } from './engine.ts';
+import type { BlockCopy, DecodeBatch, Engine, EngineShape, KvType, PrefillChunk } from './engine.ts';
 import { type Address, OnnxRuntime, type RunArguments } from './foreign.ts';
 import { KvMemory, type KvSide } from './kv-memory.ts';
 import { NativeArray } from './native-array.ts';
@@ -17,9 +17,17 @@ export interface ModelShape {
   vocabSize: number;
 }
 
+/** Bytes of keys and values of one token, over all layers. */
+export function kvBytesPerToken({ layers, kvHeads, headDim }: Omit<ModelShape, 'vocabSize'>, kvType: KvType): number {
+  return layers * 2 * kvHeads * headDim * ELEMENT_BYTES[kvType];
+}
+
 export interface OrtEngineOptions {
   graphPath: string;
+  kernelPath: string | undefined;
   model: ModelShape;
+  /** What the graph was made for. */
+  kvType: KvType;
   threads: number;
   spinning: boolean;
   rowCount: number;
@@ -31,6 +39,7 @@ export interface OrtEngineOptions {
 }
 
 const FLOAT_BYTES = 4;
+const ELEMENT_BYTES: Record<KvType, 2 | 4> = { f32: 4, f16: 2 };
 
 /** The cache tensors of one range of rows, and the run arguments that name them; made once per range. */
 interface RowRange {
@@ -73,13 +82,14 @@ export class OrtEngine implements Engine {
       contextTokens: options.contextTokens,
       rowCount: options.rowCount,
       blockTokens: options.blockTokens,
-      kvBytesPerToken: model.layers * 2 * model.kvHeads * model.headDim * FLOAT_BYTES,
+      kvBytesPerToken: kvBytesPerToken(model, options.kvType),
     };
     this.#session = this.#runtime.openSession(options);
     this.#kv = new KvMemory({
       layers: model.layers,
       kvHeads: model.kvHeads,
       headDim: model.headDim,
+      elementBytes: ELEMENT_BYTES[options.kvType],
       rowCount: options.rowCount,
       contextTokens,
       blockTokens: options.blockTokens,
@@ -211,12 +221,13 @@ export class OrtEngine implements Engine {
   }
 
   #makeRange(firstRow: number, rowCount: number): RowRange {
-    const { kvHeads, headDim, contextTokens } = this.#kv.shape;
+    const { kvHeads, headDim, contextTokens, elementBytes } = this.#kv.shape;
+    const type = elementBytes === 2 ? 'float16' : 'float32';
     const cacheTensors: Address[] = [];
     for (let layer = 0; layer < this.#layers; layer++) {
       for (const side of ['k', 'v'] satisfies KvSide[]) {
         const address = this.#kv.rowAddress(layer, side, firstRow);
-        cacheTensors.push(this.#runtime.createTensor('float32', address, [rowCount, kvHeads, contextTokens, headDim]));
+        cacheTensors.push(this.#runtime.createTensor(type, address, [rowCount, kvHeads, contextTokens, headDim]));
       }
     }
     // The zeros are filled in by each run: ids, lengths and pick in front of the cache, logits likewise.

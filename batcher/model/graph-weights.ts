@@ -5,9 +5,10 @@
  */
 import type { GgufFile, GgufTensor } from './gguf-file.ts';
 import { requireTensor } from './llama-shape.ts';
-import { isSameForm, type MatrixForm, matrixFormOf, storeRows, tensorFloats, type WeightsChoice } from './matrix-form.ts';
+import { isSameForm, type Kernels, type MatrixForm, matrixFormOf, storeRows, tensorFloats, type WeightsChoice } from './matrix-form.ts';
 import type { OnnxGraph, Region } from './onnx-graph.ts';
 import { Scratch } from './scratch.ts';
+import { TILE_ROWS, type TileForm, tileBytes } from './weight-tiles.ts';
 
 /** Where the bytes go; writes may come in any order and never overlap. */
 export interface WeightSink {
@@ -35,7 +36,16 @@ export type StoredMatrix = { rows: number; columns: number } & (
       scales: Region;
       offsets: Region | undefined;
     }
+  | ({ kind: 'tiles'; tiles: Region } & TileForm)
 );
+
+/** How the tensors of one matrix lie: one below the other, or two of equal size with their tiles in turn. */
+export type Arrangement = 'stacked' | 'in-turn';
+
+export interface WeightsOptions {
+  weights: WeightsChoice | undefined;
+  kernels: Kernels;
+}
 
 interface Task {
   /** Source bytes, the measure of progress. */
@@ -49,12 +59,12 @@ const CHUNK_ELEMENTS = 1 << 18;
 export class GraphWeights {
   readonly #graph: OnnxGraph;
   readonly #file: GgufFile;
-  readonly #choice: WeightsChoice | undefined;
+  readonly #choice: WeightsOptions;
   readonly #tasks: Task[] = [];
   readonly #scratch = new Scratch();
   readonly #forms = new Map<string, number>();
 
-  constructor(graph: OnnxGraph, file: GgufFile, choice: WeightsChoice | undefined) {
+  constructor(graph: OnnxGraph, file: GgufFile, choice: WeightsOptions) {
     this.#graph = graph;
     this.#file = file;
     this.#choice = choice;
@@ -69,15 +79,22 @@ export class GraphWeights {
     return matrixFormOf(requireTensor(this.#file, part.tensorName), this.#choice, use);
   }
 
-  /** The parts' rows one below the other, as one matrix; all must have the same form and columns. */
-  matrix(parts: readonly MatrixPart[], use: 'layer' | 'vocabulary' = 'layer'): StoredMatrix {
+  /** The parts' rows as one matrix; all must have the same form and columns, and be tiles to lie in turn. */
+  matrix(parts: readonly MatrixPart[], use: 'layer' | 'vocabulary' = 'layer', arrangement: Arrangement = 'stacked'): StoredMatrix {
     const form = this.formOf(parts[0]!, use);
     const tensors = parts.map(part => requireTensor(this.#file, part.tensorName));
     if (parts.some(part => !isSameForm(this.formOf(part, use), form))) throw new Error('parts of a fused matrix differ in form');
     const matrix = this.#reserve(form, tensors);
     let firstRow = 0;
     for (const [i, tensor] of tensors.entries()) {
-      const place = { matrix, form, firstRow, headDim: parts[i]!.interleavedHeadDim };
+      const isInTurn = arrangement === 'in-turn';
+      const place = {
+        matrix,
+        form,
+        firstRow: isInTurn ? i * TILE_ROWS : firstRow,
+        tileStep: isInTurn ? parts.length : 1,
+        headDim: parts[i]!.interleavedHeadDim,
+      };
       this.#tasks.push({ byteLength: tensor.byteLength, run: sink => this.#writeMatrix(tensor, place, sink) });
       firstRow += tensor.rows;
       const name = describe(form);
@@ -148,6 +165,9 @@ export class GraphWeights {
     const columns = tensors[0]!.columns;
     const rows = tensors.reduce((sum, tensor) => sum + tensor.rows, 0);
     if (form.kind === 'dense') return { kind: 'dense', rows, columns, floats: this.#graph.region('float', rows * columns) };
+    if (form.kind === 'tiles') {
+      return { ...form, rows, columns, tiles: this.#graph.region('uint8', (rows / TILE_ROWS) * tileBytes(form, columns)) };
+    }
     const { bits, blockElements } = form;
     const blocksPerRow = columns / blockElements;
     return {
@@ -167,7 +187,7 @@ export class GraphWeights {
     const { matrix, form, firstRow, headDim } = place;
     const rowBytes = tensor.byteLength / tensor.rows;
     // Rows move only within a head, so a chunk of whole heads can be put in order by itself.
-    const granule = headDim ?? 1;
+    const granule = headDim ?? (form.kind === 'tiles' ? TILE_ROWS : 1);
     const chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / tensor.columns / granule)) * granule;
     const buffer = this.#scratch.bytes('source', Math.min(chunkRows, tensor.rows) * rowBytes);
     for (let row = 0; row < tensor.rows; row += chunkRows) {
@@ -178,7 +198,13 @@ export class GraphWeights {
         headDim === undefined ? bytes : separateHalves(bytes, this.#scratch.bytes('ordered', bytes.length), { rowBytes, headDim });
       const stored = storeRows(tensor, form, ordered, this.#scratch);
       const at = firstRow + row;
-      if (stored.kind === 'dense' && matrix.kind === 'dense') {
+      if (stored.kind === 'tiles' && matrix.kind === 'tiles') {
+        await writeTiles(
+          stored.tiles,
+          { matrix, tile: firstRow / TILE_ROWS + (row / TILE_ROWS) * place.tileStep, step: place.tileStep },
+          sink,
+        );
+      } else if (stored.kind === 'dense' && matrix.kind === 'dense') {
         await sink.write(matrix.floats.offset + at * matrix.columns * 4, bytesOf(stored.floats));
       } else if (stored.kind === 'blocks' && matrix.kind === 'blocks') {
         await sink.write(matrix.quants.offset + (at * matrix.columns * matrix.bits) / 8, stored.quants);
@@ -196,7 +222,20 @@ interface Place {
   form: MatrixForm;
   /** Of the fused matrix. */
   firstRow: number;
+  /** From each tile of the tensor to its next. */
+  tileStep: number;
   headDim: number | undefined;
+}
+
+async function writeTiles(
+  tiles: Uint8Array,
+  { matrix, tile, step }: { matrix: StoredMatrix & { kind: 'tiles' }; tile: number; step: number },
+  sink: WeightSink,
+): Promise<void> {
+  const bytes = tileBytes(matrix, matrix.columns);
+  const start = matrix.tiles.offset + tile * bytes;
+  if (step === 1) return sink.write(start, tiles);
+  for (let i = 0; i * bytes < tiles.length; i++) await sink.write(start + i * step * bytes, tiles.subarray(i * bytes, (i + 1) * bytes));
 }
 
 /** Within each head: rows 0, 2, 4, … first, then rows 1, 3, 5, …. */
@@ -218,5 +257,6 @@ function bytesOf(floats: Float32Array): Uint8Array {
 
 function describe(form: MatrixForm): string {
   if (form.kind === 'dense') return 'float32';
+  if (form.kind === 'tiles') return `${form.bits}-bit tiles in blocks of ${form.blockElements}`;
   return `${form.bits}-bit blocks of ${form.blockElements}${form.hasOffsets ? ' with offsets' : ''}`;
 }

@@ -3,21 +3,25 @@
  *
  * Inputs: input_ids int64 [batch, tokens]; seqlens_k int32 [batch], total length of each row minus 1; total int32 scalar, the longest
  * total length; pick int64 [picked], the flat positions (row * tokens + token) whose logits are wanted; past_k{i} and past_v{i}
- * float32 [batch, kv_heads, max_tokens, head_dim]. Outputs: logits float32 [picked, vocabulary]; present_k{i} and present_v{i}, meant
+ * float32 or float16 [batch, kv_heads, max_tokens, head_dim]. Outputs: logits float32 [picked, vocabulary]; present_k{i} and present_v{i}, meant
  * to be the same buffers as past.
  *
  * Activations are flat, [positions, width], except around attention, so that every projection is one product, and a projection
- * with block offsets is  MatMulNBits(x) + blocksum(x) · offsetsᵀ  in one Gemm that adds both.
+ * with block offsets is  MatMulNBits(x) + blocksum(x) · offsetsᵀ  in one Gemm that adds both. Where our own kernels run, a projection is
+ * one TiledMatMul, offsets and the gate of the feed-forward network included.
  */
+import type { KvType } from '../engine/engine.ts';
 import type { GgufFile } from './gguf-file.ts';
 import { GraphWeights, type MatrixPart, type StoredMatrix } from './graph-weights.ts';
 import type { LayerMatrixName, LlamaShape } from './llama-shape.ts';
-import { isSameForm, type WeightsChoice } from './matrix-form.ts';
-import { OnnxGraph } from './onnx-graph.ts';
+import { isSameForm, type Kernels, type WeightsChoice } from './matrix-form.ts';
+import { type Attribute, OnnxGraph } from './onnx-graph.ts';
 
 export interface LlamaGraph {
   graph: OnnxGraph;
   weights: GraphWeights;
+  /** Attention is our own kernel, which takes a cache in float16 too. */
+  hasAttentionKernel: boolean;
 }
 
 /** 8-bit activations inside MatMulNBits: the fast path of the CPU kernels (0.4 to 0.7 % error of a product's largest value). */
@@ -25,6 +29,9 @@ const ACCURACY_LEVEL = 4;
 
 export interface LlamaGraphOptions {
   weights: WeightsChoice | undefined;
+  kernels: Kernels;
+  /** Of the KV cache; f16 needs the kernels. */
+  kvType: KvType;
   /** As the graph file names it: without folders. */
   dataFileName: string;
 }
@@ -32,11 +39,12 @@ export interface LlamaGraphOptions {
 /** The finished graph; its weights are declared and still to be written. */
 export async function buildLlamaGraph(file: GgufFile, shape: LlamaShape, options: LlamaGraphOptions): Promise<LlamaGraph> {
   const graph = new OnnxGraph(options.dataFileName);
-  const weights = new GraphWeights(graph, file, options.weights);
+  const weights = new GraphWeights(graph, file, options);
   // Llama 3.1 and later give a divisor for each rotary frequency.
   const ropeFactors = file.tensors.has('rope_freqs.weight') ? await weights.floats('rope_freqs.weight') : undefined;
-  new LlamaBuilder(graph, weights, shape, ropeFactors).build();
-  return { graph, weights };
+  const builder = new LlamaBuilder(graph, weights, { shape, ropeFactors, kernels: options.kernels, kvType: options.kvType });
+  builder.build();
+  return { graph, weights, hasAttentionKernel: builder.hasAttentionKernel };
 }
 
 class LlamaBuilder {
@@ -44,14 +52,22 @@ class LlamaBuilder {
   readonly #weights: GraphWeights;
   readonly #shape: LlamaShape;
   readonly #ropeFactors: Float32Array | undefined;
+  readonly #kernels: Kernels;
+  readonly #kvType: KvType;
   /** Values whose block sums are already in the graph. */
   readonly #summed = new Set<string>();
 
-  constructor(graph: OnnxGraph, weights: GraphWeights, shape: LlamaShape, ropeFactors: Float32Array | undefined) {
+  constructor(
+    graph: OnnxGraph,
+    weights: GraphWeights,
+    model: { shape: LlamaShape; ropeFactors: Float32Array | undefined; kernels: Kernels; kvType: KvType },
+  ) {
     this.#graph = graph;
     this.#weights = weights;
-    this.#shape = shape;
-    this.#ropeFactors = ropeFactors;
+    this.#shape = model.shape;
+    this.#ropeFactors = model.ropeFactors;
+    this.#kernels = model.kernels;
+    this.#kvType = model.kvType;
   }
 
   build(): void {
@@ -87,18 +103,49 @@ class LlamaBuilder {
 
   #layer(layer: number): void {
     const graph = this.#graph;
-    const { layerCount, headCount, kvHeadCount, headDim } = this.#shape;
+    const { layerCount, kvHeadCount, headDim } = this.#shape;
     const part = (name: LayerMatrixName, interleavedHeadDim?: number): MatrixPart =>
       interleavedHeadDim === undefined
         ? { tensorName: `blk.${layer}.${name}.weight` }
         : { tensorName: `blk.${layer}.${name}.weight`, interleavedHeadDim };
 
     this.#concatenated(`a${layer}`, [part('attn_q', headDim), part('attn_k', headDim), part('attn_v')], `qkv${layer}`);
+    this.#attention(layer);
+    for (const side of ['k', 'v']) {
+      const dimensions = ['batch', kvHeadCount, 'max_tokens', headDim];
+      const type = this.#kvType === 'f16' ? 'float16' : 'float';
+      graph.input({ name: `past_${side}${layer}`, type, dimensions });
+      graph.output({ name: `present_${side}${layer}`, type, dimensions });
+    }
+    this.#concatenated(`heads${layer}`, [part('attn_output')], `o${layer}`);
+    this.#addAndNormalize([`x${layer}`, `o${layer}`], `blk.${layer}.ffn_norm.weight`, { normal: `f${layer}`, sum: `r${layer}` });
+
+    this.#gated(`f${layer}`, [part('ffn_gate'), part('ffn_up')], layer);
+    this.#concatenated(`gated${layer}`, [part('ffn_down')], `d${layer}`);
+    const next = layer + 1;
+    const nextNorm = next === layerCount ? 'output_norm.weight' : `blk.${next}.attn_norm.weight`;
+    this.#addAndNormalize([`r${layer}`, `d${layer}`], nextNorm, { normal: `a${next}`, sum: next === layerCount ? '' : `x${next}` });
+  }
+
+  /** Also writes the new keys and values. */
+  #attention(layer: number): void {
+    const graph = this.#graph;
+    const { headCount, kvHeadCount, headDim } = this.#shape;
+    const outputs = [`present_k${layer}`, `present_v${layer}`];
+    if (this.hasAttentionKernel) {
+      graph.kernelNode(
+        this.#kvType === 'f16' ? 'RowAttentionHalf' : 'RowAttention',
+        [`qkv${layer}`, `past_k${layer}`, `past_v${layer}`, 'seqlens_k', 'cos', 'sin'],
+        [`heads${layer}`, ...outputs],
+        { heads: { int: headCount }, kv_heads: { int: kvHeadCount }, head_dim: { int: headDim } },
+      );
+      return;
+    }
     graph.node('Reshape', [`qkv${layer}`, 'three_d'], [`qkv3_${layer}`]);
     graph.microsoftNode(
       'GroupQueryAttention',
       [`qkv3_${layer}`, '', '', `past_k${layer}`, `past_v${layer}`, 'seqlens_k', 'total', 'cos', 'sin'],
-      [`heads3_${layer}`, `present_k${layer}`, `present_v${layer}`],
+      [`heads3_${layer}`, ...outputs],
       {
         num_heads: { int: headCount },
         kv_num_heads: { int: kvHeadCount },
@@ -106,23 +153,13 @@ class LlamaBuilder {
         scale: { float: headDim ** -0.5 },
       },
     );
-    for (const side of ['k', 'v']) {
-      const dimensions = ['batch', kvHeadCount, 'max_tokens', headDim];
-      graph.input({ name: `past_${side}${layer}`, type: 'float', dimensions });
-      graph.output({ name: `present_${side}${layer}`, type: 'float', dimensions });
-    }
     graph.node('Reshape', [`heads3_${layer}`, 'rows_by_heads'], [`heads${layer}`]);
-    this.#concatenated(`heads${layer}`, [part('attn_output')], `o${layer}`);
-    this.#addAndNormalize([`x${layer}`, `o${layer}`], `blk.${layer}.ffn_norm.weight`, { normal: `f${layer}`, sum: `r${layer}` });
+  }
 
-    this.#gateAndUp(`f${layer}`, [part('ffn_gate'), part('ffn_up')], [`g${layer}`, `u${layer}`]);
-    // x * sigmoid(x) is QuickGelu with alpha 1.
-    graph.microsoftNode('QuickGelu', [`g${layer}`], [`s${layer}`], { alpha: { float: 1 } });
-    graph.node('Mul', [`s${layer}`, `u${layer}`], [`gated${layer}`]);
-    this.#concatenated(`gated${layer}`, [part('ffn_down')], `d${layer}`);
-    const next = layer + 1;
-    const nextNorm = next === layerCount ? 'output_norm.weight' : `blk.${next}.attn_norm.weight`;
-    this.#addAndNormalize([`r${layer}`, `d${layer}`], nextNorm, { normal: `a${next}`, sum: next === layerCount ? '' : `x${next}` });
+  /** The bounds are those of kernels/attention.c. */
+  get hasAttentionKernel(): boolean {
+    const { headCount, kvHeadCount, headDim } = this.#shape;
+    return this.#kernels === 'tiled' && headDim <= 256 && headCount / kvHeadCount <= 48;
   }
 
   #addAndNormalize(terms: readonly [string, string], norm: string, out: { normal: string; sum: string }): void {
@@ -130,6 +167,19 @@ class LlamaBuilder {
     this.#graph.microsoftNode('SkipSimplifiedLayerNormalization', [...terms, this.#weights.vector(norm)], outputs, {
       epsilon: { float: this.#shape.normEpsilon },
     });
+  }
+
+  /** silu(gate(x)) * up(x), in one product where the kernels can. */
+  #gated(x: string, parts: readonly [MatrixPart, MatrixPart], layer: number): void {
+    const forms = parts.map(part => this.#weights.formOf(part));
+    if (forms[0]!.kind === 'tiles' && isSameForm(forms[0]!, forms[1]!)) {
+      this.#tiledProduct(x, this.#weights.matrix(parts, 'layer', 'in-turn'), { name: `gated${layer}`, y: `gated${layer}`, isGated: true });
+      return;
+    }
+    this.#gateAndUp(x, parts, [`g${layer}`, `u${layer}`]);
+    // x * sigmoid(x) is QuickGelu with alpha 1.
+    this.#graph.microsoftNode('QuickGelu', [`g${layer}`], [`s${layer}`], { alpha: { float: 1 } });
+    this.#graph.node('Mul', [`s${layer}`, `u${layer}`], [`gated${layer}`]);
   }
 
   /** One product where both have the same form, else two. */
@@ -171,6 +221,10 @@ class LlamaBuilder {
       graph.node('Gemm', [x, floats], [y], { transB: { int: 1 } });
       return;
     }
+    if (matrix.kind === 'tiles') {
+      this.#tiledProduct(x, matrix, { name, y, isGated: false });
+      return;
+    }
     const { rows, columns, bits, blockElements, blocksPerRow, offsets } = matrix;
     const quants = graph.weight(`${name}.q`, 'uint8', [rows, blocksPerRow, (blockElements * bits) / 8], matrix.quants);
     const scales = graph.weight(`${name}.d`, 'float', [rows * blocksPerRow], matrix.scales);
@@ -187,12 +241,25 @@ class LlamaBuilder {
     graph.node('Gemm', [this.#blockSums(x, columns), weight, product], [y], { transB: { int: 1 } });
   }
 
+  #tiledProduct(x: string, matrix: StoredMatrix, { name, y, isGated }: { name: string; y: string; isGated: boolean }): void {
+    this.#graph.kernelNode('TiledMatMul', [x, this.#tiles(name, matrix)], [y], tileAttributes(matrix, isGated));
+  }
+
+  #tiles(name: string, matrix: StoredMatrix): string {
+    if (matrix.kind !== 'tiles') throw new Error(`${name} is not stored in tiles`);
+    return this.#graph.weight(`${name}.t`, 'uint8', [matrix.tiles.byteLength], matrix.tiles);
+  }
+
   /** Rows of the embedding, read straight from its stored form. */
   #embed(matrix: StoredMatrix, ids: string, y: string): void {
     const graph = this.#graph;
     const { rows, columns } = matrix;
     if (matrix.kind === 'dense') {
       graph.node('Gather', [graph.weight('embedding.w', 'float', [rows, columns], matrix.floats), ids], [y]);
+      return;
+    }
+    if (matrix.kind === 'tiles') {
+      graph.kernelNode('TiledGather', [ids, this.#tiles('embedding', matrix)], [y], tileAttributes(matrix, false));
       return;
     }
     const { bits, blockElements, blocksPerRow, offsets } = matrix;
@@ -240,4 +307,16 @@ class LlamaBuilder {
   #int64s(name: string, values: readonly number[]): void {
     this.#graph.constant(name, 'int64', [values.length], new Uint8Array(BigInt64Array.from(values, BigInt).buffer));
   }
+}
+
+function tileAttributes(matrix: StoredMatrix, isGated: boolean): Record<string, Attribute> {
+  if (matrix.kind !== 'tiles') throw new Error('the matrix is not stored in tiles');
+  return {
+    rows: { int: matrix.rows },
+    columns: { int: matrix.columns },
+    bits: { int: matrix.bits },
+    block: { int: matrix.blockElements },
+    half_scales: { int: matrix.isHalf ? 1 : 0 },
+    gated: { int: isGated ? 1 : 0 },
+  };
 }

@@ -5,11 +5,12 @@
 import { createHash } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { KvType } from '../engine/engine.ts';
 import { replaceFile } from './atomic-file.ts';
 import { sha256OfFile } from './file-digest.ts';
 
 /** Raise it whenever the graph, the data layout or the vocabulary file changes: older folders are then rebuilt. */
-export const MANIFEST_VERSION = 2;
+export const MANIFEST_VERSION = 3;
 export const MANIFEST_FILE = 'manifest.json';
 
 export interface PreparedFile {
@@ -27,6 +28,10 @@ export interface Manifest {
   source: { fileName: string; byteLength: number; sha256: string };
   /** What was asked for: `import` keeps quantized tensors as they are. */
   weights: 'import' | 'q4' | 'q8' | 'f32';
+  /** Whose operators the graph uses: onnxruntime's alone, or our own too. */
+  kernels: 'stock' | 'tiled';
+  /** Types of KV cache that it has graphs for. */
+  kvTypes: KvType[];
   /** How many matrices are stored in each form. */
   forms: Record<string, number>;
   shape: {

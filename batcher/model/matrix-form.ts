@@ -4,14 +4,20 @@
  * `blocks` is what MatMulNBits reads: levels with an implicit zero of 8 (4 bits) or 128 (8 bits) and a scale a block. A type with a
  * minimum has, besides, an offset a block: scale * (level - zero) + minimum = scale * (stored - implicit zero) + offset, which the
  * graph adds through the sums of the activations of each block. So every supported block type is imported without loss.
+ *
+ * `tiles` is the same in the order of our own kernels, where the host has them; offsets are part of a 4-bit tile.
  */
 import { bfloatsToFloats, bytesToFloats, halvesToFloats } from './float-format.ts';
 import type { GgufTensor } from './gguf-file.ts';
 import { dequantize, type QuantBlocks, type QuantTypeName, quantLayoutOf, unpackBlocks } from './quant-blocks.ts';
 import { quantizeTo4Bits, quantizeTo8Bits } from './quantize.ts';
 import type { Scratch } from './scratch.ts';
+import { packTiles, TILE_ROWS, type TileForm } from './weight-tiles.ts';
 
-export type MatrixForm = { kind: 'dense' } | { kind: 'blocks'; bits: 4 | 8; blockElements: 16 | 32; hasOffsets: boolean };
+export type MatrixForm =
+  | { kind: 'dense' }
+  | { kind: 'blocks'; bits: 4 | 8; blockElements: 16 | 32; hasOffsets: boolean }
+  | ({ kind: 'tiles' } & TileForm);
 
 /** What `--weights` asks for; absent: quantized tensors as they are, float tensors in 8 bits. */
 export type WeightsChoice = 'q4' | 'q8' | 'f32';
@@ -20,28 +26,47 @@ export const WEIGHTS_CHOICES: readonly WeightsChoice[] = ['q4', 'q8', 'f32'];
 /** Rows in their stored form; all arrays are row-major, so that a run of rows is a run of bytes in each. */
 export type StoredRows =
   | { kind: 'dense'; floats: Float32Array }
-  | { kind: 'blocks'; quants: Uint8Array; scales: Float32Array; offsets: Float32Array | undefined };
+  | { kind: 'blocks'; quants: Uint8Array; scales: Float32Array; offsets: Float32Array | undefined }
+  | { kind: 'tiles'; tiles: Uint8Array };
 
-const Q8: MatrixForm = { kind: 'blocks', bits: 8, blockElements: 32, hasOffsets: false };
-const Q4: MatrixForm = { kind: 'blocks', bits: 4, blockElements: 32, hasOffsets: true };
+/** Which operators the graph may use: those that onnxruntime has, or our own kernels too. */
+export type Kernels = 'stock' | 'tiled';
+
+type BlockForm = MatrixForm & { kind: 'blocks' };
+const Q8: BlockForm = { kind: 'blocks', bits: 8, blockElements: 32, hasOffsets: false };
+const Q4: BlockForm = { kind: 'blocks', bits: 4, blockElements: 32, hasOffsets: true };
+/** Their scales and minima are half-precision numbers in the file. */
+const HALF_SCALED: readonly QuantTypeName[] = ['Q4_0', 'Q4_1', 'Q5_0', 'Q8_0'];
 
 /**
  * The form of a tensor. Embedding and head stay at 8 bits where q4 is asked: they are a small part of the work, and the
  * quality of a model hangs on them.
  */
-export function matrixFormOf(tensor: GgufTensor, weights: WeightsChoice | undefined, use: 'layer' | 'vocabulary'): MatrixForm {
+export function matrixFormOf(
+  tensor: GgufTensor,
+  { weights, kernels }: { weights: WeightsChoice | undefined; kernels: Kernels },
+  use: 'layer' | 'vocabulary',
+): MatrixForm {
   if (weights === 'f32' || tensor.columns % 32 !== 0) return { kind: 'dense' };
   const wanted = weights === 'q4' && use === 'layer' ? Q4 : Q8;
-  if (tensor.type.isFloat) return wanted;
-  const { levelBits, blockElements, hasMinima } = quantLayoutOf(tensor.type.name as QuantTypeName);
-  const bits = levelBits === 4 ? 4 : 8;
-  const isAsked = weights === undefined || (wanted.kind === 'blocks' && wanted.bits === bits);
-  return isAsked ? { kind: 'blocks', bits, blockElements: blockElements === 16 ? 16 : 32, hasOffsets: hasMinima } : wanted;
+  const imported = tensor.type.isFloat ? undefined : importedForm(tensor.type.name as QuantTypeName);
+  const isAsIs = imported !== undefined && (weights === undefined || wanted.bits === imported.bits);
+  const form = isAsIs ? imported : wanted;
+  if (kernels === 'stock' || tensor.rows % TILE_ROWS !== 0 || (form.bits === 8 && form.hasOffsets)) return form;
+  const isHalf = isAsIs && HALF_SCALED.includes(tensor.type.name as QuantTypeName);
+  return { kind: 'tiles', bits: form.bits, blockElements: form.blockElements, isHalf };
+}
+
+function importedForm(type: QuantTypeName): BlockForm {
+  const { levelBits, blockElements, hasMinima } = quantLayoutOf(type);
+  return { kind: 'blocks', bits: levelBits === 4 ? 4 : 8, blockElements: blockElements === 16 ? 16 : 32, hasOffsets: hasMinima };
 }
 
 export function isSameForm(a: MatrixForm, b: MatrixForm): boolean {
   if (a.kind === 'dense' || b.kind === 'dense') return a.kind === b.kind;
-  return a.bits === b.bits && a.blockElements === b.blockElements && a.hasOffsets === b.hasOffsets;
+  if (a.bits !== b.bits || a.blockElements !== b.blockElements) return false;
+  if (a.kind === 'blocks') return b.kind === 'blocks' && a.hasOffsets === b.hasOffsets;
+  return b.kind === 'tiles' && a.isHalf === b.isHalf;
 }
 
 export function tensorFloats(tensor: GgufTensor, bytes: Uint8Array, scratch: Scratch): Float32Array {
@@ -61,6 +86,9 @@ export function tensorFloats(tensor: GgufTensor, bytes: Uint8Array, scratch: Scr
 /** The bytes are whole rows of the tensor; the result lies in the scratch. */
 export function storeRows(tensor: GgufTensor, form: MatrixForm, bytes: Uint8Array, scratch: Scratch): StoredRows {
   if (form.kind === 'dense') return { kind: 'dense', floats: tensorFloats(tensor, bytes, scratch) };
+  if (form.kind === 'tiles') {
+    return { kind: 'tiles', tiles: packTiles(blocksOf(tensor, form.bits, bytes, scratch), form, tensor.columns, scratch) };
+  }
   return packBlocks(blocksOf(tensor, form.bits, bytes, scratch), form.bits, scratch);
 }
 

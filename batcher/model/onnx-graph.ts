@@ -4,7 +4,7 @@
  */
 import onnxProto, { type onnx } from 'onnx-proto';
 
-export type ElementType = 'float' | 'uint8' | 'int32' | 'int64';
+export type ElementType = 'float' | 'float16' | 'uint8' | 'int32' | 'int64';
 
 /** A run of bytes of the data file. */
 export interface Region {
@@ -24,12 +24,13 @@ export interface GraphValue {
 /** The spike's opsets; onnxruntime 1.30 reads both. */
 const OPSET = 21;
 const MICROSOFT_DOMAIN = 'com.microsoft';
+const KERNEL_DOMAIN = 'sluice';
 const IR_VERSION = 10;
 /** A page, so that onnxruntime can map each weight by itself. */
 const ALIGNMENT = 4096;
 
-const ELEMENT_CODES: Record<ElementType, number> = { float: 1, uint8: 2, int32: 6, int64: 7 };
-const ELEMENT_BYTES: Record<ElementType, number> = { float: 4, uint8: 1, int32: 4, int64: 8 };
+const ELEMENT_CODES: Record<ElementType, number> = { float: 1, float16: 10, uint8: 2, int32: 6, int64: 7 };
+const ELEMENT_BYTES: Record<ElementType, number> = { float: 4, float16: 2, uint8: 1, int32: 4, int64: 8 };
 const ATTRIBUTE_FLOAT = 1;
 const ATTRIBUTE_INT = 2;
 const EXTERNAL = 1;
@@ -41,6 +42,7 @@ export class OnnxGraph {
   readonly #inputs: onnx.IValueInfoProto[] = [];
   readonly #outputs: onnx.IValueInfoProto[] = [];
   #dataBytes = 0;
+  #hasKernelNodes = false;
 
   constructor(dataFileName: string) {
     this.#dataFileName = dataFileName;
@@ -67,6 +69,12 @@ export class OnnxGraph {
   /** One of onnxruntime's own operators. */
   microsoftNode(op: string, inputs: readonly string[], outputs: readonly string[], attributes: Readonly<Record<string, Attribute>>): void {
     this.#addNode({ opType: op, inputs, outputs, attributes, domain: MICROSOFT_DOMAIN });
+  }
+
+  /** One of our own kernels. */
+  kernelNode(op: string, inputs: readonly string[], outputs: readonly string[], attributes: Readonly<Record<string, Attribute>>): void {
+    this.#hasKernelNodes = true;
+    this.#addNode({ opType: op, inputs, outputs, attributes, domain: KERNEL_DOMAIN });
   }
 
   /** A small constant, kept in the graph itself. */
@@ -111,6 +119,7 @@ export class OnnxGraph {
       opsetImport: [
         { domain: '', version: OPSET },
         { domain: MICROSOFT_DOMAIN, version: 1 },
+        ...(this.#hasKernelNodes ? [{ domain: KERNEL_DOMAIN, version: 1 }] : []),
       ],
       graph: {
         name: graphName,

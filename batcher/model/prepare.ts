@@ -1,18 +1,21 @@
 /**
  * Prepare: a GGUF file becomes a folder of the cache: the ONNX graph, its data file, the vocabulary and a manifest.
  * What is there and intact is used at once (no hashing, no reading of weights); what is missing or damaged is built anew.
+ * Where the host can compile and run our own kernels, the folder has their library, and the weights lie in their order.
  */
 
 import { createHash } from 'node:crypto';
 import { readFile, rm, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
+import type { KvType } from '../engine/engine.ts';
+import { kernelDigest, whyNoKernels, writeKernels } from '../engine/kernels/kernel-library.ts';
 import { writeDurably } from './atomic-file.ts';
 import { defaultCacheRoot } from './cache-root.ts';
 import { type GgufFile, openGguf } from './gguf-file.ts';
 import { buildLlamaGraph } from './llama-graph.ts';
 import { type LlamaShape, readLlamaShape } from './llama-shape.ts';
 import { checkPrepared, describeFile, MANIFEST_VERSION, type Manifest, writeManifest } from './manifest.ts';
-import type { WeightsChoice } from './matrix-form.ts';
+import type { Kernels, WeightsChoice } from './matrix-form.ts';
 import { ModelError, reasonOf } from './model-error.ts';
 import { modelNameOf } from './model-name.ts';
 import { createDraft, publishDraft } from './prepared-folder.ts';
@@ -22,6 +25,8 @@ import { WeightFile } from './weight-file.ts';
 
 export interface PrepareOptions {
   weights?: WeightsChoice | undefined;
+  /** `stock` uses onnxruntime's own operators alone; default: our kernels where the host can have them. */
+  kernels?: Kernels | undefined;
   /** Default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice. */
   cacheRoot?: string | undefined;
   /** Reads every byte of an existing folder instead of trusting sizes and times. */
@@ -34,14 +39,16 @@ export interface PrepareOptions {
 
 export interface PreparedModel {
   directory: string;
-  graphPath: string;
+  /** Library of the operators that the graph needs besides onnxruntime's. */
+  kernelPath: string | undefined;
   name: string;
   manifest: Manifest;
 }
 
-const GRAPH_FILE = 'model.onnx';
+const GRAPH_FILES: Record<KvType, string> = { f32: 'model.onnx', f16: 'model.kv16.onnx' };
 const DATA_FILE = 'model.onnx.data';
 const VOCABULARY_FILE = 'vocabulary.json';
+const KERNEL_FILE = 'kernels.so';
 
 /** Throws a ModelError of one line for everything that is wrong with the file or the cache. */
 export async function prepareModel(ggufPath: string, options: PrepareOptions = {}): Promise<PreparedModel> {
@@ -70,7 +77,12 @@ export async function loadVocabulary(directory: string): Promise<Vocabulary> {
 async function findPrepared(path: string, cacheRoot: string, options: PrepareOptions): Promise<PreparedModel | undefined> {
   await requireFile(path);
   const sha256 = await knownDigest(path, cacheRoot);
-  return sha256 === undefined ? undefined : useExisting(directoryOf({ path, sha256, cacheRoot, weights: options.weights }), options);
+  if (sha256 === undefined) return undefined;
+  return useExisting(directoryOf({ path, sha256, cacheRoot, weights: options.weights, kernels: wantedKernels(options) }), options);
+}
+
+function wantedKernels({ kernels }: PrepareOptions): Kernels {
+  return kernels === 'stock' || whyNoKernels() !== undefined ? 'stock' : 'tiled';
 }
 
 async function build(path: string, cacheRoot: string, options: PrepareOptions): Promise<PreparedModel> {
@@ -80,14 +92,22 @@ async function build(path: string, cacheRoot: string, options: PrepareOptions): 
   const vocabulary = readVocabulary(file, shape.vocabSize);
   const onProgress = options.onProgress;
   const sha256 = await computeDigest(path, { cacheRoot, onProgress: (done, total) => onProgress?.(done, total, 'reading') });
-  const directory = directoryOf({ path, sha256, cacheRoot, weights: options.weights });
-  const existing = await useExisting(directory, options);
+  const directoryFor = (kernels: Kernels) => directoryOf({ path, sha256, cacheRoot, weights: options.weights, kernels });
+  const wanted = wantedKernels(options);
+  const existing = await useExisting(directoryFor(wanted), options);
   if (existing !== undefined) return existing;
 
   const modelsRoot = join(cacheRoot, 'models');
   const draft = await createDraft(modelsRoot);
+  let directory = directoryFor(wanted);
   try {
-    await fillDraft(draft, { file, shape, vocabulary, sha256 }, options);
+    const kernels = wanted === 'tiled' ? await addKernels(draft, options) : wanted;
+    directory = directoryFor(kernels);
+    if (kernels !== wanted) {
+      const stock = await useExisting(directory, options);
+      if (stock !== undefined) return stock;
+    }
+    await fillDraft(draft, { file, shape, vocabulary, sha256, kernels }, options);
     await publishDraft(draft, modelsRoot, directory);
   } finally {
     await rm(draft, { recursive: true, force: true });
@@ -97,22 +117,43 @@ async function build(path: string, cacheRoot: string, options: PrepareOptions): 
   return preparedModel(directory, check.manifest);
 }
 
+/** The library into the draft; without a compiler the graph does with onnxruntime's operators, at some cost. */
+async function addKernels(draft: string, { onRebuild }: PrepareOptions): Promise<Kernels> {
+  try {
+    // Apart from the cache of models: it belongs to the host.
+    await writeKernels(join(draft, KERNEL_FILE), join(defaultCacheRoot(), 'kernels'));
+    return 'tiled';
+  } catch (thrown) {
+    onRebuild?.(
+      `The faster kernels could not be made (${reasonOf(thrown)}); the model runs on onnxruntime's own. Installing gcc mends it.`,
+    );
+    return 'stock';
+  }
+}
+
 interface Source {
   file: GgufFile;
   shape: LlamaShape;
   vocabulary: Vocabulary;
   sha256: string;
+  kernels: Kernels;
 }
 
 async function fillDraft(
   draft: string,
-  { file, shape, vocabulary, sha256 }: Source,
+  { file, shape, vocabulary, sha256, kernels }: Source,
   { weights, onProgress }: PrepareOptions,
 ): Promise<void> {
   // First, while the heap is small; the weights then pass through in pieces.
   await writeDurably(join(draft, VOCABULARY_FILE), JSON.stringify(vocabulary));
-  const llama = await buildLlamaGraph(file, shape, { weights, dataFileName: DATA_FILE });
-  await writeDurably(join(draft, GRAPH_FILE), llama.graph.encode('llama'));
+  const llama = await buildLlamaGraph(file, shape, { weights, kernels, kvType: 'f32', dataFileName: DATA_FILE });
+  await writeDurably(join(draft, GRAPH_FILES.f32), llama.graph.encode('llama'));
+  const kvTypes: KvType[] = llama.hasAttentionKernel ? ['f32', 'f16'] : ['f32'];
+  if (kvTypes.includes('f16')) {
+    // The same weights at the same places.
+    const half = await buildLlamaGraph(file, shape, { weights, kernels, kvType: 'f16', dataFileName: DATA_FILE });
+    await writeDurably(join(draft, GRAPH_FILES.f16), half.graph.encode('llama'));
+  }
   const { dataBytes } = llama.graph;
   {
     await using data = await WeightFile.create(join(draft, DATA_FILE), dataBytes);
@@ -120,7 +161,12 @@ async function fillDraft(
     await data.finish();
   }
   const files = [];
-  for (const name of [GRAPH_FILE, VOCABULARY_FILE, DATA_FILE]) {
+  for (const name of [
+    ...kvTypes.map(type => GRAPH_FILES[type]),
+    VOCABULARY_FILE,
+    DATA_FILE,
+    ...(kernels === 'tiled' ? [KERNEL_FILE] : []),
+  ]) {
     files.push(await describeFile(draft, name, done => name === DATA_FILE && onProgress?.(done, dataBytes, 'checking')));
   }
   await writeManifest(draft, {
@@ -128,6 +174,8 @@ async function fillDraft(
     name: modelNameOf(file.path),
     source: { fileName: file.fileName, byteLength: file.byteLength, sha256 },
     weights: weights ?? 'import',
+    kernels,
+    kvTypes,
     forms: Object.fromEntries(llama.weights.formCounts),
     shape: {
       layers: shape.layerCount,
@@ -152,6 +200,27 @@ async function useExisting(directory: string, { verify, onRebuild }: PrepareOpti
   return undefined;
 }
 
+/** Its graph for that KV cache. Throws ModelError where it has none. */
+export function graphPathOf({ directory, manifest }: Pick<PreparedModel, 'directory' | 'manifest'>, kvType: KvType): string {
+  if (!manifest.kvTypes.includes(kvType)) {
+    throw new ModelError(`${directory}: a KV cache in ${kvType} needs the kernels that this model was prepared without; f32 works.`);
+  }
+  return join(directory, GRAPH_FILES[kvType]);
+}
+
+/**
+ * Whether a token gets the same bits in every batch, by prefill in chunks of any size and by decode steps: so it is with our own kernels,
+ * where every matrix is theirs.
+ */
+export function isBatchInvariant({ kernels, kvTypes, forms }: Manifest): boolean {
+  return kernels === 'tiled' && kvTypes.includes('f16') && Object.keys(forms).every(form => form.includes('tiles'));
+}
+
+/** The KV cache that is used where nobody asks: half precision, where the kernels have it, holds twice the tokens. */
+export function defaultKvType({ kvTypes }: Manifest): KvType {
+  return kvTypes.includes('f16') ? 'f16' : 'f32';
+}
+
 /** The prepared model in a folder. Throws ModelError when there is none, or a damaged one. */
 export async function openPrepared(directory: string): Promise<PreparedModel> {
   const check = await checkPrepared(directory);
@@ -161,15 +230,23 @@ export async function openPrepared(directory: string): Promise<PreparedModel> {
 }
 
 function preparedModel(directory: string, manifest: Manifest): PreparedModel {
-  return { directory, graphPath: join(directory, GRAPH_FILE), name: manifest.name, manifest };
+  const kernelPath = manifest.kernels === 'tiled' ? join(directory, KERNEL_FILE) : undefined;
+  return { directory, kernelPath, name: manifest.name, manifest };
 }
 
-/** Named by what goes in: source content, name, options, layout version. */
-function directoryOf(parts: { path: string; sha256: string; cacheRoot: string; weights: WeightsChoice | undefined }): string {
+/** Named by what goes in: source content, name, options, kernels, layout version. */
+function directoryOf(parts: {
+  path: string;
+  sha256: string;
+  cacheRoot: string;
+  weights: WeightsChoice | undefined;
+  kernels: Kernels;
+}): string {
   const name = modelNameOf(parts.path);
   const weights = parts.weights ?? 'import';
+  const kernels = parts.kernels === 'tiled' ? kernelDigest() : parts.kernels;
   const key = createHash('sha256')
-    .update(JSON.stringify([MANIFEST_VERSION, parts.sha256, name, weights]))
+    .update(JSON.stringify([MANIFEST_VERSION, parts.sha256, name, weights, kernels]))
     .digest('hex')
     .slice(0, 16);
   return join(parts.cacheRoot, 'models', `${name}-${weights}-${key}`);

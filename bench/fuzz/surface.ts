@@ -4,7 +4,7 @@ import type { Stack } from '../stack.ts';
 import type { Dice } from './dice.ts';
 
 /** The model that the product runs, as far as another thread can be told of it. */
-export type FuzzedModel = Pick<BenchModel, 'directory' | 'graphPath' | 'name' | 'manifest' | 'ggufPath'>;
+export type FuzzedModel = Pick<BenchModel, 'directory' | 'kernelPath' | 'name' | 'manifest' | 'ggufPath'>;
 
 export interface Surface {
   /** Inputs fed at a time; 1 where absent. */

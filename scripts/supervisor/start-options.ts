@@ -31,6 +31,7 @@ export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--max-running <count>', 'sequences that a batcher computes at once (default: 32)'],
   ['--context <tokens>', 'longest prompt plus answer (default: the model’s own)'],
   ['--kv-memory <size>', 'memory of each batcher for keys and values, as 512M or 4G (default: a share of what is free)'],
+  ['--kv-type <f16|f32>', 'numbers of keys and values: f16 holds twice the tokens (default: f16 where our kernels run)'],
   ['--max-batched-tokens <tokens>', 'tokens of one step (default: 512)'],
   ['--itl-slo <ms>', 'ms between two tokens of a stream that a prefill beside it keeps to (default: 150)'],
   ['--ttft-slo <ms>', 'wanted time to first token where the request names none'],

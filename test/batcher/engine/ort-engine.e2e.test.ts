@@ -3,18 +3,24 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { KvType } from '../../../batcher/engine/engine.ts';
+import { whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 import { OrtEngine } from '../../../batcher/engine/ort-engine.ts';
-import { type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
+import type { Kernels } from '../../../batcher/model/matrix-form.ts';
+import { graphPathOf, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
 import { writeGguf } from '../model/gguf-writer.ts';
 import { TINY, tinyLlama } from '../model/tiny-llama.ts';
 
 let folder: string;
 let model: PreparedModel;
+let kvType: KvType;
 let engine: OrtEngine;
 
-function open(prepared = model): OrtEngine {
+function open(prepared = model, graphPath = graphPathOf(prepared, kvType)): OrtEngine {
   return new OrtEngine({
-    graphPath: prepared.graphPath,
+    graphPath,
+    kernelPath: prepared.kernelPath,
+    kvType,
     model: prepared.manifest.shape,
     threads: 1,
     spinning: false,
@@ -27,12 +33,7 @@ function open(prepared = model): OrtEngine {
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'sluice-engine-'));
-  model = await prepareModel(await writeGguf(`${folder}/tiny.gguf`, tinyLlama({ other: 'Q8_0' })), { cacheRoot: folder });
 });
-beforeEach(() => {
-  engine = open();
-});
-afterEach(() => engine.close());
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 const TOKENS = Array.from({ length: 40 }, (_, i) => (i * 37 + 11) % 256);
@@ -50,7 +51,37 @@ function expectClose(actual: Float32Array, expected: Float32Array): void {
   expect(worst).toBeLessThan(0.05);
 }
 
-describe('OrtEngine', () => {
+/** What the host can run of it. */
+const VARIANTS: readonly [Kernels, KvType][] = [
+  ['stock', 'f32'],
+  ...(whyNoKernels() === undefined ? (['f32', 'f16'] as const) : []).map((type): [Kernels, KvType] => ['tiled', type]),
+];
+
+describe.each(VARIANTS)('OrtEngine with %s kernels and a KV cache in %s', (kernels, type) => {
+  beforeAll(async () => {
+    kvType = type;
+    model = await prepareModel(await writeGguf(`${folder}/${kernels}.gguf`, tinyLlama({ other: 'Q8_0' })), { cacheRoot: folder, kernels });
+    expect(model.manifest.kernels).toBe(kernels);
+  });
+  beforeEach(() => {
+    engine = open();
+  });
+  afterEach(() => engine.close());
+
+  it.runIf(kernels === 'tiled')('gives the same bits by decode steps, by chunks of one token and in any batch', async () => {
+    const whole = await prompt(0);
+    await engine.prefill({ row: 0, start: 0, tokenIds: TOKENS.slice(0, 5), logitCount: 0 });
+    await engine.prefill({ row: 1, start: 0, tokenIds: TOKENS.slice(0, 5), logitCount: 0 });
+    for (const [at, tokenId] of TOKENS.entries()) {
+      if (at >= 5) await engine.prefill({ row: 0, start: at, tokenIds: [tokenId], logitCount: 0 });
+      if (at < 5) continue;
+      const together = copyOf(await engine.decode({ tokenIds: [tokenId, tokenId, 7], positions: [at, at, 0] }));
+      const alone = copyOf(await engine.decode({ tokenIds: [tokenId], positions: [at] }));
+      expect(together.subarray(TINY.vocab, 2 * TINY.vocab)).toEqual(alone);
+      if (at === TOKENS.length - 1) expect(alone).toEqual(whole);
+    }
+  });
+
   it('gives bitwise the same for every chunking of a prompt', async () => {
     const whole = await prompt(0);
     for (const cuts of [[20], [7, 30], [2, 4, 9, 33]]) {
@@ -122,7 +153,7 @@ describe('OrtEngine', () => {
   });
 
   it('names the operation when onnxruntime refuses', () => {
-    expect(() => open({ ...model, graphPath: `${model.directory}/none.onnx` })).toThrow(/^onnxruntime CreateSession: /);
+    expect(() => open(model, `${model.directory}/none.onnx`)).toThrow(/^onnxruntime CreateSession: /);
   });
 
   it('leaves the event loop free while it runs, and runs one thing at a time', async () => {

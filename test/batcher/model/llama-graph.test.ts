@@ -1,9 +1,10 @@
 import { join } from 'node:path';
-import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { describe, expect, test } from 'vitest';
+import { whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
+import { OrtEngine } from '../../../batcher/engine/ort-engine.ts';
 import { openGguf } from '../../../batcher/model/gguf-file.ts';
-import type { WeightsChoice } from '../../../batcher/model/matrix-form.ts';
-import { type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
+import type { Kernels, WeightsChoice } from '../../../batcher/model/matrix-form.ts';
+import { graphPathOf, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
 import type { TensorTypeName } from '../../../batcher/model/tensor-type.ts';
 import { writeGguf } from './gguf-writer.ts';
 import { referenceLogits } from './llama-reference.ts';
@@ -16,38 +17,35 @@ const FLOAT_TOLERANCE = 1e-5;
 const QUANTIZED_TOLERANCE = 0.05;
 const FOUR_BIT_TOLERANCE = 0.3;
 
-async function prepareTiny(options: TinyOptions, weights?: WeightsChoice): Promise<{ path: string; prepared: PreparedModel }> {
+async function prepareTiny(
+  options: TinyOptions,
+  { weights, kernels = 'stock' }: { weights?: WeightsChoice; kernels?: Kernels } = {},
+): Promise<{ path: string; prepared: PreparedModel }> {
   const folder = await temporaryFolder();
   const path = await writeGguf(join(folder, 'tiny.gguf'), tinyLlama(options));
-  return { path, prepared: await prepareModel(path, { weights, cacheRoot: join(folder, 'cache') }) };
+  return { path, prepared: await prepareModel(path, { weights, kernels, cacheRoot: join(folder, 'cache') }) };
 }
 
 /** Feeds the ids onto an empty cache, in the given chunks; logits of every position. */
-async function graphLogits({ graphPath }: PreparedModel, chunks: readonly (readonly number[])[]): Promise<Float32Array[]> {
-  const session = await InferenceSession.create(graphPath);
-  const { layers, kvHeads, headDim, vocab, context } = TINY;
-  const size = kvHeads * context * headDim;
-  let cache: Record<string, Tensor> = {};
-  for (let layer = 0; layer < layers; layer++) {
-    for (const side of ['k', 'v'])
-      cache[`past_${side}${layer}`] = new Tensor('float32', new Float32Array(size), [1, kvHeads, context, headDim]);
-  }
+async function graphLogits(prepared: PreparedModel, chunks: readonly (readonly number[])[]): Promise<Float32Array[]> {
+  const engine = new OrtEngine({
+    graphPath: graphPathOf(prepared, 'f32'),
+    kernelPath: prepared.kernelPath,
+    kvType: 'f32',
+    model: prepared.manifest.shape,
+    threads: 1,
+    spinning: false,
+    rowCount: 1,
+    contextTokens: TINY.context,
+    blockTokens: 16,
+    storeBlocks: 1,
+  });
   const rows: Float32Array[] = [];
-  let total = 0;
-  for (const ids of chunks) {
-    total += ids.length;
-    const result = await session.run({
-      ...cache,
-      input_ids: new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]),
-      seqlens_k: new Tensor('int32', Int32Array.of(total - 1), [1]),
-      total: new Tensor('int32', Int32Array.of(total), []),
-      pick: new Tensor('int64', BigInt64Array.from(ids.keys(), BigInt), [ids.length]),
-    });
-    const logits = result.logits!.data as Float32Array;
-    for (let i = 0; i < ids.length; i++) rows.push(logits.slice(i * vocab, (i + 1) * vocab));
-    cache = Object.fromEntries(Object.keys(cache).map(name => [name, result[name.replace('past', 'present')] as Tensor]));
+  for (const tokenIds of chunks) {
+    const logits = await engine.prefill({ row: 0, start: rows.length, tokenIds, logitCount: tokenIds.length });
+    for (let i = 0; i < tokenIds.length; i++) rows.push(logits.slice(i * TINY.vocab, (i + 1) * TINY.vocab));
   }
-  await session.release();
+  engine.close();
   return rows;
 }
 
@@ -72,20 +70,23 @@ async function reference(path: string, rope: Parameters<typeof referenceLogits>[
 
 const TYPES: readonly TensorTypeName[] = ['F32', 'F16', 'BF16', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
 
-describe.each(TYPES)('a model in %s', type => {
+/** What the host can run. */
+const KERNELS: readonly Kernels[] = whyNoKernels() === undefined ? ['stock', 'tiled'] : ['stock'];
+
+describe.each(KERNELS.flatMap(kernels => TYPES.map(type => [type, kernels] as const)))('a model in %s with %s kernels', (type, kernels) => {
   test('as float32 computes what plain loops compute', async () => {
-    const { path, prepared } = await prepareTiny({ other: type, embedding: type }, 'f32');
+    const { path, prepared } = await prepareTiny({ other: type, embedding: type }, { weights: 'f32', kernels });
     expect(prepared.manifest.forms).toEqual({ float32: 15 });
     expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(FLOAT_TOLERANCE);
   });
 
   test('imported, with a tied head, differs by the rounding of activations only', async () => {
-    const { path, prepared } = await prepareTiny({ other: type, embedding: type });
+    const { path, prepared } = await prepareTiny({ other: type, embedding: type }, { kernels });
     expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(QUANTIZED_TOLERANCE);
   });
 
   test('imported, with a head of its own, in chunks', async () => {
-    const { path, prepared } = await prepareTiny({ other: type, embedding: 'Q8_0', head: type, seed: 5 });
+    const { path, prepared } = await prepareTiny({ other: type, embedding: 'Q8_0', head: type, seed: 5 }, { kernels });
     const logits = await graphLogits(prepared, [IDS.slice(0, 4), IDS.slice(4, 8), IDS.slice(8)]);
     expect(difference(logits, await reference(path))).toBeLessThan(QUANTIZED_TOLERANCE);
   });
@@ -104,6 +105,17 @@ describe('the form of the weights', () => {
     expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(QUANTIZED_TOLERANCE);
   });
 
+  test.runIf(KERNELS.includes('tiled'))('tiles are used for all that they can hold, and mixed with the rest', async () => {
+    const types = { attn_v: 'Q6_K', ffn_down: 'Q6_K', ffn_up: 'Q5_K', attn_output: 'Q4_0' } as const;
+    const { path, prepared } = await prepareTiny({ other: 'Q4_K', types, embedding: 'Q6_K', seed: 8 }, { kernels: 'tiled' });
+    expect(prepared.manifest.forms).toEqual({
+      '4-bit tiles in blocks of 32': 8,
+      '8-bit tiles in blocks of 16': 5,
+      '8-bit blocks of 32 with offsets': 2,
+    });
+    expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(QUANTIZED_TOLERANCE);
+  });
+
   test.each<[WeightsChoice, TensorTypeName, Record<string, number>]>([
     ['q8', 'F16', { '8-bit blocks of 32': 15 }],
     ['q4', 'F32', { '8-bit blocks of 32': 1, '4-bit blocks of 32 with offsets': 14 }],
@@ -111,7 +123,7 @@ describe('the form of the weights', () => {
     ['q4', 'Q6_K', { '8-bit blocks of 16': 1, '4-bit blocks of 32 with offsets': 14 }],
     ['q4', 'Q4_0', { '8-bit blocks of 32': 1, '4-bit blocks of 32': 14 }],
   ])('%s of %s', async (weights, type, forms) => {
-    const { path, prepared } = await prepareTiny({ other: type, embedding: type, seed: 11 }, weights);
+    const { path, prepared } = await prepareTiny({ other: type, embedding: type, seed: 11 }, { weights });
     expect(prepared.manifest.forms).toEqual(forms);
     const tolerance = weights === 'q4' ? FOUR_BIT_TOLERANCE : QUANTIZED_TOLERANCE;
     expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(tolerance);
@@ -121,7 +133,7 @@ describe('the form of the weights', () => {
 describe('rotary positions', () => {
   test('scaled linearly', async () => {
     const metadata = { 'llama.rope.scaling.type': { text: 'linear' }, 'llama.rope.scaling.factor': { f32: 4 } };
-    const { path, prepared } = await prepareTiny({ metadata }, 'f32');
+    const { path, prepared } = await prepareTiny({ metadata }, { weights: 'f32' });
     const logits = await graphLogits(prepared, [IDS]);
     expect(difference(logits, await reference(path, { divisor: 4 }))).toBeLessThan(FLOAT_TOLERANCE);
     expect(difference(logits, await reference(path))).toBeGreaterThan(1e-3);
@@ -129,7 +141,7 @@ describe('rotary positions', () => {
 
   test('with a factor for each frequency', async () => {
     const factors = Array.from({ length: TINY.headDim / 2 }, (_, i) => 1 + i / 4);
-    const { path, prepared } = await prepareTiny({ ropeFactors: factors }, 'f32');
+    const { path, prepared } = await prepareTiny({ ropeFactors: factors }, { weights: 'f32' });
     const logits = await graphLogits(prepared, [IDS]);
     expect(difference(logits, await reference(path, { factors }))).toBeLessThan(FLOAT_TOLERANCE);
     expect(difference(logits, await reference(path))).toBeGreaterThan(1e-3);

@@ -1,10 +1,11 @@
 import { chmod, copyFile, cp, mkdir, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 import { defaultCacheRoot } from '../../../batcher/model/cache-root.ts';
 import { ModelError } from '../../../batcher/model/model-error.ts';
 import { modelNameOf } from '../../../batcher/model/model-name.ts';
-import { openPrepared, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
+import { graphPathOf, openPrepared, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
 import { writeGguf } from './gguf-writer.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import { TINY, tinyLlama } from './tiny-llama.ts';
@@ -34,7 +35,7 @@ async function flipByteUnseen(path: string): Promise<void> {
 describe('preparing a model', () => {
   test('describes what it made', async () => {
     const { path, cacheRoot } = await tinyFile();
-    const prepared = await prepareModel(path, { cacheRoot });
+    const prepared = await prepareModel(path, { cacheRoot, kernels: 'stock' });
     expect(prepared.name).toBe('tiny-model');
     expect(prepared.directory.startsWith(join(cacheRoot, 'models', 'tiny-model-import-'))).toBe(true);
     expect(prepared.manifest).toMatchObject({
@@ -56,6 +57,20 @@ describe('preparing a model', () => {
     expect((await readdir(prepared.directory)).toSorted()).toEqual(['manifest.json', 'model.onnx', 'model.onnx.data', 'vocabulary.json']);
     expect(await openPrepared(prepared.directory)).toEqual(prepared);
   });
+
+  test.runIf(whyNoKernels() === undefined)(
+    'adds the kernels and a graph for a KV cache in half precision, where the host can',
+    async () => {
+      const { path, cacheRoot } = await tinyFile();
+      const prepared = await prepareModel(path, { cacheRoot });
+      expect(prepared.manifest).toMatchObject({ kernels: 'tiled', kvTypes: ['f32', 'f16'] });
+      expect(prepared.kernelPath).toBe(join(prepared.directory, 'kernels.so'));
+      expect(graphPathOf(prepared, 'f16')).toBe(join(prepared.directory, 'model.kv16.onnx'));
+      const stock = await prepareModel(path, { cacheRoot, kernels: 'stock' });
+      expect(stock.directory).not.toBe(prepared.directory);
+      expect(() => graphPathOf(stock, 'f16')).toThrow(/needs the kernels/);
+    },
+  );
 
   test('a second time uses what is there', async () => {
     const { path, cacheRoot } = await tinyFile();
