@@ -2,6 +2,7 @@
  * Main of the benches: `bench NAME [--json] [--check] [--option value …]`. Prints the report on stdout and progress on stderr.
  * Exit code 0; 1 when a bar does not hold (with --check) or the run failed; 2 for a mistake in the command line; 130 on Ctrl-C.
  */
+import { PlanningError } from '../planner/planning-error.ts';
 import type { Bench } from './bench.ts';
 import { Children } from './children.ts';
 import { readHost } from './host.ts';
@@ -35,7 +36,7 @@ export async function main(args: readonly string[]): Promise<number> {
     }
     return await measure(line, bench);
   } catch (error) {
-    if (error instanceof UsageError) {
+    if (error instanceof UsageError || error instanceof PlanningError) {
       process.stderr.write(`${error.message}\n`);
       return 2;
     }

@@ -6,6 +6,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
 import { defaultKvType } from '../batcher/model/prepare.ts';
+import type { Trace, TracedRequest } from '../planner/trace.ts';
+import { readTrace, TRACE_NAMES } from '../planner/trace-file.ts';
+import { fittingFactor, sampleEvenly, scaleTrace } from '../planner/trace-scaling.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { LeftoverProbe, type Leftovers, mib, residentBytes } from './leftovers.ts';
@@ -16,7 +19,6 @@ import type { Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { percentile } from './spread.ts';
 import { startStack } from './stack.ts';
-import { readTrace, sampleTrace, scaleTrace, type TracedRequest } from './trace.ts';
 
 /** Less than the template leaves no room for a word. */
 const LEAST_PROMPT_TOKENS = 48;
@@ -33,7 +35,8 @@ const PATIENCE_MS = 600_000;
 const SETTINGS = {
   ...commonSettings,
   requests: { kind: 'count', default: 1000, min: 1, max: 1_000_000, help: 'requests, taken evenly from the whole trace' },
-  trace: { kind: 'text', default: '', help: "file in the form of Azure's LLM inference traces; empty for the conversation trace" },
+  trace: { kind: 'text', default: 'azure-conversation', help: `${TRACE_NAMES.join(', ')}, or a file in the form of one of them` },
+  traces: { kind: 'text', default: '', help: 'folder of the named traces' },
   scale: {
     kind: 'count',
     default: 16,
@@ -49,7 +52,8 @@ const SETTINGS = {
 export const preemptionBench = bench({
   settings: SETTINGS,
   async run(run) {
-    const trace = await readTrace(run.settings.trace);
+    const trace = await readTrace(run.settings.trace, run.settings.traces);
+    if (trace.note) run.progress(trace.note);
     const model = await benchModel(run.settings, run.progress);
     const plan = planOf(run.settings, { trace, contextTokens: model.manifest.shape.contextTokens });
     return findings(model, plan, await measure(run, { model, plan }));
@@ -68,13 +72,11 @@ export interface PreemptionPlan {
 /** The lengths to ask for, and KV memory that cannot hold all rows at mean length but holds the longest request. */
 export function planOf(
   settings: { requests: number; scale: number; rows: number; 'kv-percent': number },
-  { trace, contextTokens }: { trace: readonly TracedRequest[]; contextTokens: number },
+  { trace, contextTokens }: { trace: Trace; contextTokens: number },
 ): PreemptionPlan {
-  const scaled = scaleTrace(trace, { contextTokens, percent: settings.scale });
-  const requests = sampleTrace(scaled.requests, settings.requests).map(request => ({
-    ...request,
-    promptTokens: Math.max(LEAST_PROMPT_TOKENS, request.promptTokens),
-  }));
+  const factor = (fittingFactor(trace, contextTokens) * settings.scale) / 100;
+  const scaled = scaleTrace(trace, { factor, leastPromptTokens: LEAST_PROMPT_TOKENS });
+  const requests = sampleEvenly(scaled.requests, settings.requests);
   const lengths = requests.map(request => request.promptTokens + request.completionTokens);
   const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
   const longest = lengths.reduce((most, length) => Math.max(most, length), 0);

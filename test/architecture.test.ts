@@ -72,7 +72,8 @@ describe('a tree that breaks a rule is caught:', () => {
       'batcher/scheduler/scheduler.ts': "import type { Job } from '../../shared/job.ts';",
       'deploy/bundle.ts': "import '../shared/job.ts';",
       'scripts/start.ts': "import '../batcher/main.ts';\nimport '../deploy/bundle.ts';",
-      'bench/engine.ts': "import '../batcher/engine/ort.ts';",
+      'planner/fleet.ts': "import '../batcher/scheduler/scheduler.ts';",
+      'bench/engine.ts': "import '../batcher/engine/ort.ts';\nimport '../planner/fleet.ts';",
       'test/start.test.ts': "import '../scripts/start.ts';",
     };
     for (const [path, text] of Object.entries({ ...sound, ...files })) {

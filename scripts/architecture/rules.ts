@@ -9,8 +9,9 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   batcher: ['shared'],
   deploy: ['shared'],
   scripts: ['shared', 'batcher', 'deploy'],
-  bench: ['shared', 'batcher', 'deploy', 'scripts'],
-  test: ['shared', 'gateway', 'batcher', 'deploy', 'scripts', 'bench'],
+  planner: ['shared', 'batcher'],
+  bench: ['shared', 'batcher', 'deploy', 'scripts', 'planner'],
+  test: ['shared', 'gateway', 'batcher', 'deploy', 'scripts', 'planner', 'bench'],
 };
 
 export const ROOM_NAMES = Object.keys(ROOMS);

@@ -31,3 +31,23 @@ test.each(['1,', ',', '1,33'])('--batches %j is refused', text => {
 test.each(['thread', 'toString', '__proto__'])('unknown option %s is refused, naming the known ones', name => {
   expect(() => readSettings(SPECS, Object.fromEntries([[name, '1']]))).toThrow('--threads, --batches, --model');
 });
+
+const MORE = {
+  rate: { kind: 'number', default: 0.5, min: 0.1, max: 10, help: '' },
+  slo: { kind: 'duration', default: 2_000, min: 1, max: 60_000, help: '' },
+  arrivals: { kind: 'choice', default: 'poisson', of: ['poisson', 'trace'], help: '' },
+} as const satisfies SettingSpecs;
+
+test('rates, times and choices are read by kind', () => {
+  expect(readSettings(MORE, {})).toEqual({ rate: 0.5, slo: 2_000, arrivals: 'poisson' });
+  expect(readSettings(MORE, { rate: '2.25', slo: '1.5s', arrivals: 'trace' })).toEqual({ rate: 2.25, slo: 1_500, arrivals: 'trace' });
+  expect(['100ms', '1m', '7'].map(slo => readSettings(MORE, { slo }).slo)).toEqual([100, 60_000, 7]);
+});
+
+test.each([
+  ['rate', ['0', '11', '', 'x', 'Infinity'], 'from 0.1 to 10'],
+  ['slo', ['0', '2m', '1h', 's', '-1s', '1 s', ''], 'from 1ms to 1m'],
+  ['arrivals', ['Poisson', ''], 'one of poisson, trace'],
+])('a bad --%s is refused, naming the rule', (name, texts, rule) => {
+  for (const text of texts) expect(() => readSettings(MORE, { [name]: text })).toThrow(rule);
+});
