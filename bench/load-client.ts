@@ -13,6 +13,8 @@ export interface Target {
 
 export interface StreamOptions {
   body: Record<string, unknown>;
+  /** Besides the usual ones. */
+  headers?: Readonly<Record<string, string>>;
   /** The client goes away when this fires; that is not a fault. */
   signal?: AbortSignal;
   /** Called with the number of chunks so far that brought text. */
@@ -93,6 +95,7 @@ function post({ baseUrl, apiKey }: Target, options: StreamOptions): Promise<http
       authorization: `Bearer ${apiKey}`,
       // An answer that the gateway has kept would measure nothing.
       'x-sluice-cache': 'off',
+      ...options.headers,
     },
     ...(options.signal && { signal: options.signal }),
   });

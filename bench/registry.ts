@@ -59,6 +59,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'many times the capacity: goodput, refusals, memory, recovery',
     load: async () => (await import('./overload.ts')).overloadBench,
   },
+  replay: {
+    summary: 'a real trace at a wanted rate: goodput under latency objectives',
+    load: async () => (await import('./replay.ts')).replayBench,
+  },
   soak: {
     summary: 'mixed traffic for a long time: memory stays flat',
     load: async () => (await import('./soak.ts')).soakBench,

@@ -14,8 +14,8 @@ export interface ServedRequest {
   /** Undefined where no token came. */
   firstTokenAt: number | undefined;
   lastTokenAt: number | undefined;
-  /** `unfinished`: still open when the measurement ended, which no objective allows. */
-  outcome: 'whole' | 'refused' | 'broken' | 'unfinished';
+  /** `unfinished`: still open when the measurement ended, which no objective allows; `unsent`: more were open than the client may have. */
+  outcome: 'whole' | 'refused' | 'broken' | 'unfinished' | 'unsent';
 }
 
 export interface Objectives {
@@ -37,6 +37,7 @@ export interface GoodputFigures {
   refusedCount: number;
   brokenCount: number;
   unfinishedCount: number;
+  unsentCount: number;
   offeredRequestsPerSecond: number;
   rejectionRate: number;
   /** Share of all requests that came as promised. */
@@ -78,6 +79,7 @@ export function goodputFigures({ requests, gaps, windowMs }: LoadRecord, objecti
     refusedCount: counted('refused'),
     brokenCount: counted('broken'),
     unfinishedCount: counted('unfinished'),
+    unsentCount: counted('unsent'),
     offeredRequestsPerSecond: perSecond(requests.length, windowMs),
     rejectionRate: requests.length === 0 ? 0 : counted('refused') / requests.length,
     attainment: requests.length === 0 ? 1 : good.length / requests.length,

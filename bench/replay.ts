@@ -1,0 +1,202 @@
+/**
+ * Bench `replay`: requests with the lengths, times and shared prefixes of a real trace, at a wanted rate, in an open loop, through the whole product;
+ * how many of them came as two latency objectives promise.
+ */
+import { ARRIVAL_KINDS } from '../planner/arrivals.ts';
+import { type GoodputFigures, goodputFigures, type Percentiles } from '../planner/goodput.ts';
+import { TRACE_NAMES } from '../planner/trace-file.ts';
+import { type BenchRun, bench } from './bench.ts';
+import { commonSettings } from './common-settings.ts';
+import { streamChat } from './load-client.ts';
+import { type BenchModel, benchModel } from './model.ts';
+import { type OpenLoopRecord, sendOpenLoop } from './open-loop.ts';
+import { passage, readText } from './passages.ts';
+import { type LoadedRequest, type ReplayLoad, replayLoad } from './replay-load.ts';
+import type { Findings } from './report.ts';
+import { durationText, type SettingSpecs } from './settings.ts';
+import { type Stack, startStack } from './stack.ts';
+
+const PROGRESS_MS = 10_000;
+/** Streams before the clock starts: the first runs of a process plan their memory and compile their code. */
+const WARM_UP = { streams: 8, promptWords: 60, maxTokens: 24 };
+const MINUTES = 60_000;
+
+export const REPLAY_SETTINGS = {
+  ...commonSettings,
+  trace: { kind: 'text', default: 'azure-conversation', help: `${TRACE_NAMES.join(', ')}, or a file in the form of one of them` },
+  traces: { kind: 'text', default: '', help: 'folder of the named traces' },
+  scale: {
+    kind: 'number',
+    default: 15,
+    min: 0,
+    max: 100,
+    help: "percent of the trace's lengths; 0 for as much as the model's context takes",
+  },
+  arrivals: { kind: 'choice', default: 'poisson', of: ARRIVAL_KINDS, help: 'independent users, or the bursts of the trace' },
+  rate: { kind: 'number', default: 1, min: 0.001, max: 100_000, help: 'requests a second, whatever becomes of them' },
+  duration: { kind: 'duration', default: 60_000, min: 1_000, max: 24 * 60 * MINUTES, help: 'how long requests come' },
+  'ttft-slo': { kind: 'duration', default: 2_000, min: 1, max: 60 * MINUTES, help: 'objective for the time to first token' },
+  'tpot-slo': { kind: 'duration', default: 100, min: 1, max: MINUTES, help: 'objective for the time per output token, mean of a request' },
+  'max-wait': { kind: 'duration', default: 0, min: 0, max: 60 * MINUTES, help: 'x-sluice-max-wait-ms of every request; 0 sends none' },
+  'clients-bound': {
+    kind: 'count',
+    default: 0,
+    min: 0,
+    max: 100_000,
+    help: 'most requests open at once, more are not sent; 0 is no bound',
+  },
+  drain: {
+    kind: 'duration',
+    default: 60_000,
+    min: 0,
+    max: 60 * MINUTES,
+    help: 'what is open so long after the last arrival is unfinished',
+  },
+  'max-running': { kind: 'count', default: 32, min: 1, max: 1024, help: 'sequences that the batcher computes at once' },
+  'itl-slo': {
+    kind: 'duration',
+    default: 150,
+    min: 10,
+    max: MINUTES,
+    help: "the batcher's bound on the time between two tokens beside a prefill",
+  },
+  seed: { kind: 'count', default: 1, min: 0, max: 2 ** 31 - 1, help: 'of the arrivals' },
+} as const satisfies SettingSpecs;
+
+export const replayBench = bench({
+  settings: REPLAY_SETTINGS,
+  async run(run) {
+    const model = await benchModel(run.settings, run.progress);
+    const load = await replayLoad(run.settings, model);
+    const record = await measure(run, { model, load });
+    return findings(run.settings, { model, load, record });
+  },
+});
+
+type ReplayRun = BenchRun<typeof REPLAY_SETTINGS>;
+
+interface Replayed {
+  model: BenchModel;
+  load: ReplayLoad;
+  record: OpenLoopRecord;
+}
+
+async function measure(run: ReplayRun, { model, load }: Omit<Replayed, 'record'>): Promise<OpenLoopRecord> {
+  const { settings, progress, children } = run;
+  const stack = await startStack({
+    model,
+    threads: settings.threads,
+    batcherArguments: ['--max-running', String(settings['max-running']), '--itl-slo', String(settings['itl-slo'])],
+    progress,
+    children,
+  });
+  try {
+    await warmUp(stack);
+    progress(`${load.requests.length} requests at ${settings.rate}/s`);
+    return await replay(stack, load.requests, run);
+  } finally {
+    await stack.close();
+  }
+}
+
+async function replay(stack: Stack, requests: readonly LoadedRequest[], { settings, progress }: ReplayRun): Promise<OpenLoopRecord> {
+  const headers = settings['max-wait'] > 0 ? { 'x-sluice-max-wait-ms': String(settings['max-wait']) } : undefined;
+  let saidAt = performance.now();
+  return await sendOpenLoop(
+    requests.map(({ atMs, tokenIds }) => ({ atMs, promptTokens: tokenIds.length })),
+    {
+      clientsBound: settings['clients-bound'],
+      drainMs: settings.drain,
+      send: (index, signal) => streamChat(stack.target, { body: bodyOf(requests[index]!), signal, ...(headers && { headers }) }),
+      onProgress(sentCount, openCount) {
+        if (performance.now() - saidAt < PROGRESS_MS) return;
+        saidAt = performance.now();
+        progress(`${sentCount} of ${requests.length} sent, ${openCount} open`);
+      },
+    },
+  );
+}
+
+function bodyOf({ content, completionTokens }: LoadedRequest): Record<string, unknown> {
+  return { model: 'default', messages: [{ role: 'user', content }], max_tokens: completionTokens, ignore_eos: true, temperature: 0.8 };
+}
+
+/** Of texts that no request has. */
+async function warmUp(stack: Stack): Promise<void> {
+  const text = await readText();
+  await Promise.all(
+    Array.from({ length: WARM_UP.streams }, (_, index) =>
+      streamChat(stack.target, {
+        body: {
+          ...{ model: 'default', max_tokens: WARM_UP.maxTokens, ignore_eos: true, temperature: 0.8 },
+          messages: [{ role: 'user', content: `Warm-up ${passage(text, index, WARM_UP.promptWords)}` }],
+        },
+      }),
+    ),
+  );
+}
+
+function findings(settings: ReplayRun['settings'], { model, load, record }: Replayed): Findings {
+  const objectives = { ttftMs: settings['ttft-slo'], tpotMs: settings['tpot-slo'] };
+  const figures = goodputFigures({ requests: record.requests, gaps: record.gaps, windowMs: settings.duration }, objectives);
+  const cachedShare = figures.promptTokens === 0 ? 0 : figures.cachedTokens / figures.promptTokens;
+  const lateP99 = record.latenessMs.percentile(99) ?? 0;
+  return {
+    title: `Replay of ${settings.trace} at ${settings.rate} requests/s for ${durationText(settings.duration)}, lengths times ${load.factor.toPrecision(3)}, on ${model.name}`,
+    versions: model.versions,
+    tables: [
+      latencyTable(figures),
+      {
+        title: `Goodput: TTFT within ${durationText(objectives.ttftMs)} and ${durationText(objectives.tpotMs)} per output token`,
+        columns: ['', 'value'],
+        rows: goodputRows(figures),
+      },
+      {
+        title: 'Prefix cache: share of prompt tokens',
+        columns: ['', 'value'],
+        rows: [
+          ['found (cached_tokens)', cachedShare.toFixed(3)],
+          ['ideal for these prompts, in whole KV blocks', load.idealShare.blocks.toFixed(3)],
+          ["ideal by the trace's own prefix identity", load.idealShare.trace.toFixed(3)],
+        ],
+      },
+    ],
+    figures: { ...figures, cachedShare, idealShare: load.idealShare, factor: load.factor, sendLatenessMsP99: lateP99 },
+    bars: [{ name: 'requests broken', value: figures.brokenCount, relation: '=', limit: 0 }],
+    notes: [
+      ...load.notes,
+      `the load client sent 99 % of the requests within ${lateP99.toFixed(1)} ms of their time`,
+      ...[...new Set(record.faults)].slice(0, 5).map(fault => `broken: ${fault.slice(0, 200)}`),
+    ],
+  };
+}
+
+function latencyTable(figures: GoodputFigures): Findings['tables'][number] {
+  const row = (name: string, ms: Percentiles | undefined) => [name, ...[ms?.p50, ms?.p90, ms?.p99].map(value => value?.toFixed(0) ?? '-')];
+  return {
+    title: 'Latency of whole answers, ms, as the client sees it',
+    columns: ['', 'p50', 'p90', 'p99'],
+    rows: [
+      row('time to first token', figures.ttftMs),
+      row('between two tokens', figures.interTokenMs),
+      row('per output token, mean of a request', figures.tpotMs),
+      row('end to end', figures.e2eMs),
+    ],
+  };
+}
+
+function goodputRows(figures: GoodputFigures): string[][] {
+  return [
+    ['requests offered a second', figures.offeredRequestsPerSecond.toFixed(2)],
+    ['goodput, requests a second', figures.goodputRequestsPerSecond.toFixed(2)],
+    ['goodput, aggregate tokens/s', figures.goodputAggregateTokensPerSecond.toFixed(1)],
+    ['share that came as promised', figures.attainment.toFixed(3)],
+    ['rejection rate', figures.rejectionRate.toFixed(3)],
+    ['aggregate tokens/s of whole answers', figures.aggregateTokensPerSecond.toFixed(1)],
+    ['per-request tokens/s, median', figures.perRequestTokensPerSecondP50?.toFixed(1) ?? '-'],
+    [
+      'whole / refused / broken / unfinished / unsent',
+      [figures.wholeCount, figures.refusedCount, figures.brokenCount, figures.unfinishedCount, figures.unsentCount].join(' / '),
+    ],
+  ];
+}
