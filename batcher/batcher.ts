@@ -7,12 +7,13 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
+import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { HeldPrefixes } from './held-prefixes.ts';
 import { Intake } from './intake.ts';
-import { KvCache } from './kv/kv-cache.ts';
+import type { KvCache } from './kv/kv-cache.ts';
 import { kvBudget } from './kv-budget.ts';
 import { Loop } from './loop.ts';
 import { Metrics } from './metrics.ts';
@@ -31,19 +32,10 @@ import { connectRedis } from './redis.ts';
 import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
 import { SamplingScratch } from './sampling/sampling-scratch.ts';
-import { Scheduler } from './scheduler/scheduler.ts';
-import { schedulerSettings } from './scheduler/scheduler-settings.ts';
 import type { BatcherSettings } from './settings.ts';
 import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
 
-const BLOCK_TOKENS = 16;
-/** Rows of onnxruntime's 4-bit matrices round otherwise in a batch of one than in any larger one (measured), so a reproducible batch has two. */
-const REPRODUCIBLE_ROWS = 2;
-
-/** Drafts help where a step's time hardly depends on its tokens, which on a CPU is so for few rows only. */
-const SPECULATION_ROWS = 4;
-const MAX_DRAFTS = 8;
 /** Expected gain below which drafts are not worth their uncertainty. */
 const SPECULATION_GAIN = 1.05;
 
@@ -62,7 +54,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
   const { shape } = manifest;
   const { tokenizer, template } = await loadChat(model);
   const contextTokens = Math.min(settings.contextTokens ?? shape.contextTokens, shape.contextTokens);
-  const rowCount = Math.max(settings.maxRunning, REPRODUCIBLE_ROWS);
+  const rowCount = rowCountFor(settings.maxRunning);
   const budget = kvBudget({
     bytes: settings.kvMemoryBytes,
     availableBytes: process.availableMemory(),
@@ -100,19 +92,11 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
           pathTokenIds: blockId => kv.pathTokenIds(blockId),
           onChanged: () => prefixPublisher?.changed(),
         });
-  const kv: KvCache = new KvCache({ blockTokens: BLOCK_TOKENS, budgetBlocks: budget.blocks, storeBlocks: budget.blocks, rowCount }, held);
+  const { maxRunning, maxBatchedTokens } = settings;
+  const opened = openScheduler({ maxRunning, maxBatchedTokens, contextTokens, budgetBlocks: budget.blocks, clock, listener: held });
+  const { scheduler } = opened;
+  const kv: KvCache = opened.kv;
   for (const path of settings.publicPrefixPaths) kv.approvePublicPrefix(publicPrefixTokens(await readFile(path, 'utf8'), template));
-  const scheduler = new Scheduler({
-    settings: schedulerSettings({
-      maxRunning: rowCount,
-      maxDraftTokens: MAX_DRAFTS,
-      speculationMaxRunning: SPECULATION_ROWS,
-      maxBatchedTokens: Math.max(settings.maxBatchedTokens, rowCount + 16),
-    }),
-    kv,
-    contextTokens,
-    clock,
-  });
 
   const metrics = new Metrics(manifest.name, {
     runningCount: () => scheduler.runningCount,

@@ -3,6 +3,7 @@
  * text and the events of step N-1 are made and sent. Every job that was submitted and is not lost ends in exactly one terminal event.
  */
 import type { Choice } from './choice.ts';
+import { sizeChunks } from './chunk-policy.ts';
 import type { Engine } from './engine/engine.ts';
 import type { Generation } from './generation.ts';
 import type { Found } from './generations.ts';
@@ -12,9 +13,6 @@ import type { Scheduler } from './scheduler/scheduler.ts';
 import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
 import type { Speculation } from './speculation.ts';
 import type { StepRates } from './step-rates.ts';
-
-/** Smaller chunks would spend most of their time on what does not depend on their size. */
-const LEAST_CHUNK_TOKENS = 16;
 
 export interface LoopParts {
   engine: Engine;
@@ -97,7 +95,7 @@ export class Loop {
       this.#endForRoom(scheduler.commit(plan, outcomes));
       this.#parts.rates.stepped(this.#streamsMs);
       // A stream that got its first token in this step, or drafts verified, goes on in the next one.
-      this.#sizeChunks(plan.decode.length > 0 || outcomes.some(outcome => !outcome.finished));
+      sizeChunks(this.#parts, plan.decode.length > 0 || outcomes.some(outcome => !outcome.finished));
       this.#offerDrafts(outcomes);
       this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
     }
@@ -259,18 +257,6 @@ export class Loop {
       // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
       if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
     }
-  }
-
-  /** Beside running streams a chunk takes what the latency bound leaves of a step; with nobody to hold up it is as large as can be. */
-  #sizeChunks(isDecoding: boolean): void {
-    const { rates, scheduler, itlSloMs } = this.#parts;
-    const ms = rates.chunkMsWithin(itlSloMs);
-    const within = rates.chunkTokensWithin(ms, 0);
-    if (within === undefined) return;
-    scheduler.setPrefillRate(rates.prefillTokensPerSecond);
-    const tokensFrom = (start: number) => Math.max(LEAST_CHUNK_TOKENS, rates.chunkTokensWithin(ms, start) ?? within);
-    if (isDecoding) scheduler.setChunkTokens(tokensFrom(0), tokensFrom);
-    else scheduler.setChunkTokens(Number.POSITIVE_INFINITY);
   }
 
   /** Makes text and events of what was sampled in the last step, and sends them. */

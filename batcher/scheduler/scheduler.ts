@@ -20,6 +20,7 @@ import type { KvCache, KvUsage } from '../kv/kv-cache.ts';
 import { DecodePlanner } from './decode-planner.ts';
 import { isEmpty, makePlanDraft, type PlanDraft } from './plan-draft.ts';
 import { PrefillPlanner } from './prefill-planner.ts';
+import { quietSteps, takeQuietSteps } from './quiet-steps.ts';
 import { RowMemory } from './row-memory.ts';
 import { RunningSet } from './running-set.ts';
 import type { SchedulerSettings } from './scheduler-settings.ts';
@@ -272,6 +273,20 @@ export class Scheduler {
     return limited;
   }
 
+  /** How many of the next steps only decode and end nobody, as long as nothing comes; 0 when the next one may do anything else. */
+  get quietSteps(): number {
+    if (this.#flight !== undefined || this.#forks.length + this.#retiring.length > 0) return 0;
+    return quietSteps(this.#quietParts);
+  }
+
+  /** Takes so many of them at once, as plans and commits one after the other would; a sequence's tokens are all of one id. For simulations. */
+  takeQuietSteps(steps: number, tokenIdOf: (sequenceId: string) => number): void {
+    if (!(Number.isInteger(steps) && steps >= 1 && steps <= this.quietSteps))
+      throw new RangeError(`${steps} steps in a row are not quiet.`);
+    takeQuietSteps(steps, this.#quietParts, tokenIdOf);
+    this.#step += steps;
+  }
+
   /** Throws when an invariant is broken. Walks everything. */
   check(): void {
     this.#kv.check();
@@ -300,6 +315,10 @@ export class Scheduler {
       if (!sequence.choiceIds.includes(id) || sequence.state === 'ended') throw new Error(`Scheduler: choice ${id} is not alive.`);
     }
     if (this.#flight === undefined && this.#kv.usage().protectedBlocks > 0) throw new Error('Scheduler: a hit was left locked.');
+  }
+
+  get #quietParts() {
+    return { settings: this.#settings, kv: this.#kv, running: this.#running, waiting: this.#waiting };
   }
 
   // 1 and 2: what ended, what forked, what finished its prefill

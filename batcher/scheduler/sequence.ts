@@ -148,9 +148,9 @@ export class Sequence {
     this.#isReplayable = false;
   }
 
-  /** One token was run in the decode batch. */
-  completeDecode(): void {
-    this.computedCount += 1;
+  /** One token was run in the decode batch, by each of so many steps. */
+  completeDecode(steps = 1): void {
+    this.computedCount += steps;
   }
 
   /** The row is lost: everything is to be computed again, or found in the store. */

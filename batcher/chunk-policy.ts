@@ -1,0 +1,27 @@
+/**
+ * ChunkPolicy: how large the next prefill chunks may be, from the wanted inter-token latency and what chunks have cost: beside running streams as much
+ * as the bound leaves of a step; with nobody to hold up as large as can be.
+ */
+import type { Scheduler } from './scheduler/scheduler.ts';
+import type { StepRates } from './step-rates.ts';
+
+/** Smaller chunks would spend most of their time on what does not depend on their size. */
+const LEAST_CHUNK_TOKENS = 16;
+
+export interface ChunkPolicyParts {
+  rates: StepRates;
+  scheduler: Pick<Scheduler, 'setChunkTokens' | 'setPrefillRate'>;
+  /** Time between two tokens of a running stream that a prefill beside it is to keep to, in ms. */
+  itlSloMs: number;
+}
+
+/** After each step. `isDecoding`: a stream goes on in the next one. */
+export function sizeChunks({ rates, scheduler, itlSloMs }: ChunkPolicyParts, isDecoding: boolean): void {
+  const ms = rates.chunkMsWithin(itlSloMs);
+  const within = rates.chunkTokensWithin(ms, 0);
+  if (within === undefined) return;
+  scheduler.setPrefillRate(rates.prefillTokensPerSecond);
+  const tokensFrom = (start: number) => Math.max(LEAST_CHUNK_TOKENS, rates.chunkTokensWithin(ms, start) ?? within);
+  if (isDecoding) scheduler.setChunkTokens(tokensFrom(0), tokensFrom);
+  else scheduler.setChunkTokens(Number.POSITIVE_INFINITY);
+}
