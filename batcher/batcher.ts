@@ -7,6 +7,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
+import { TASK_KINDS } from '../shared/job.ts';
 import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
@@ -28,6 +29,7 @@ import { BranchMaker } from './prompt-branch.ts';
 import { encodePrompt } from './prompt-encoder.ts';
 import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
+import { QuickTier } from './quick/quick-tier.ts';
 import { connectRedis } from './redis.ts';
 import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
@@ -175,6 +177,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
       batcherId: settings.batcherId,
       model: manifest.name,
       contextTokens,
+      tasks: TASK_KINDS.filter(kind => kind !== 'embed'),
       writtenAt: Date.now(),
       startedAt,
       state,
@@ -209,12 +212,23 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     failed: error => log.warn({ error: error.message }, 'queue'),
   });
 
+  const quick = new QuickTier({
+    settings,
+    model: manifest.name,
+    contextTokens,
+    outbox,
+    clock,
+    log,
+    onAnswered: (kind, ms) => metrics.quickAnswered(kind, ms),
+  });
+
   const running = loop.run();
   running.catch(error => {
     log.fatal({ error: (error as Error).stack }, 'the loop ended');
     process.exit(1);
   });
   await intake.start();
+  await quick.start();
   await heartbeat.start();
   await ownQueues.start();
   prefixPublisher?.start();
@@ -236,14 +250,16 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     async drain(): Promise<void> {
       state = 'draining';
       intake.stopTaking();
+      quick.stopTaking();
       await heartbeat.beat();
       const deadline = performance.now() + settings.drainTimeoutMs;
-      while (generations.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
+      while (generations.count + quick.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
       await generations.giveBackAll();
       loop.stop();
       await running;
       await publisher.idle();
       await intake.close();
+      await quick.close();
       await ownQueues.stop();
       await prefixPublisher?.stop();
       await heartbeat.stop();

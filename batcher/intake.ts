@@ -15,6 +15,8 @@ export interface IntakeOptions {
   redisUrl: string;
   model: string;
   batcherId: string;
+  /** Besides those that are adopted; the batcher's own and the shared one when absent. At equal priorities the earlier goes first. */
+  queueNames?: readonly string[];
   lockMs: number;
   /** Resolves when another job may be taken. */
   room(): Promise<void>;
@@ -31,7 +33,8 @@ export class Intake {
   readonly #redis: Redis;
   readonly #blocking: Redis;
   readonly #heads: QueueHeads;
-  /** By name; at equal priorities the earlier goes first: own, shared, adopted. */
+  readonly #queueNames: readonly string[];
+  /** By name, in order: own, shared, adopted. */
   readonly #workers = new Map<string, QueueWorker>();
   /** Takes nothing any more, and has jobs to settle. */
   readonly #retired = new Set<QueueWorker>();
@@ -43,6 +46,7 @@ export class Intake {
 
   constructor(options: IntakeOptions) {
     this.#options = options;
+    this.#queueNames = options.queueNames ?? [ownQueue(options.batcherId), SHARED_QUEUE];
     this.#redis = new Redis(connectionOptions(options.redisUrl));
     this.#blocking = new Redis(connectionOptions(options.redisUrl));
     for (const redis of [this.#redis, this.#blocking]) redis.on('error', options.failed);
@@ -50,7 +54,7 @@ export class Intake {
   }
 
   async start(): Promise<void> {
-    for (const name of [ownQueue(this.#options.batcherId), SHARED_QUEUE]) await this.#open(name);
+    for (const name of this.#queueNames) await this.#open(name);
     this.#loop = this.#fetch();
   }
 
@@ -88,7 +92,7 @@ export class Intake {
   }
 
   async #adopt(names: readonly string[]): Promise<void> {
-    const wanted = new Set([ownQueue(this.#options.batcherId), SHARED_QUEUE, ...names]);
+    const wanted = new Set([...this.#queueNames, ...names]);
     for (const [name, worker] of this.#workers) {
       if (wanted.has(name)) continue;
       this.#workers.delete(name);

@@ -53,6 +53,7 @@ export class Metrics {
     'Time of a step outside onnxruntime.',
     [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032],
   );
+  readonly #quick = this.#histogram('quick_answer_seconds', 'Answering what needs no row.', TTFT_BUCKETS, ['kind']);
   readonly #drafts = this.#counter('spec_decode_num_drafts', 'Verifications of drafts.');
   readonly #draftTokens = this.#counter('spec_decode_num_draft_tokens', 'Tokens offered by drafts.');
   readonly #acceptedTokens = this.#counter('spec_decode_num_accepted_tokens', 'Draft tokens that the model would have sampled.');
@@ -96,6 +97,11 @@ export class Metrics {
     this.#drafts.inc();
     this.#draftTokens.inc(draftTokens);
     this.#acceptedTokens.inc(acceptedTokens);
+  }
+
+  /** A request that needed no row; so much of it was spent here. */
+  quickAnswered(kind: string, ms: number): void {
+    this.#quick.observe({ kind }, ms / 1000);
   }
 
   ended({ reason, usage, timings, e2eMs }: EndedRequest): void {

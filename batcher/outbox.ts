@@ -9,17 +9,20 @@ import {
   GENERATION_ACTIVE_LIFETIME_MS,
   GENERATION_LIFETIME_MS,
   generationKey,
+  OUT_ENTRY_BYTES,
   OUT_LIFETIME_MS,
   OUT_STREAM_LENGTH,
   outKey,
 } from '../shared/keys.ts';
-import { decodeEvents, encodeEvents, isTerminal, type TokenEvent } from '../shared/token-event.ts';
+import { decodeEvents, encodeEvents, isBulky, isTerminal, type TokenEvent } from '../shared/token-event.ts';
 
 /** A job as the outbox sees it. */
 export interface Recipient {
   jobId: string;
   attempt: number;
   shard: string;
+  /** How long its record stays after its end; as long as that of an answer when absent. */
+  lifetimeMs?: number;
 }
 
 export interface Dispatch {
@@ -63,7 +66,7 @@ export class Outbox {
   async #record(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     const pipeline = this.#redis.pipeline();
     for (const { recipient, events } of dispatches) {
-      const lifetimeMs = events.some(isTerminal) ? GENERATION_LIFETIME_MS : GENERATION_ACTIVE_LIFETIME_MS;
+      const lifetimeMs = events.some(isTerminal) ? (recipient.lifetimeMs ?? GENERATION_LIFETIME_MS) : GENERATION_ACTIVE_LIFETIME_MS;
       const entries = events.flatMap(event => [event.seq, JSON.stringify(event)]);
       pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, ...entries);
     }
@@ -80,11 +83,17 @@ export class Outbox {
     for (const [shard, dispatches] of byShard) {
       const events = dispatches.flatMap(dispatch => dispatch.events);
       if (events.length === 0) continue;
-      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', encodeEvents(events));
+      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', outEntry(events));
       pipeline.pexpire(outKey(shard), OUT_LIFETIME_MS);
     }
     if (pipeline.length > 0) await answers(pipeline);
   }
+}
+
+/** The stream keeps thousands of entries; a broker that misses an event reads it from the record. */
+function outEntry(events: readonly TokenEvent[]): string {
+  const entry = encodeEvents(events);
+  return entry.length <= OUT_ENTRY_BYTES || !events.some(isBulky) ? entry : encodeEvents(events.filter(event => !isBulky(event)));
 }
 
 /** How Redis says that a key holds another type than the command is for. */

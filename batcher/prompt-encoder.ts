@@ -15,6 +15,7 @@ export function encodePrompt(prompt: Prompt, { tokenizer, template }: { tokenize
       return ids;
     }
     case 'tokens': {
+      if (prompt.tokenIds.length === 0) throw new ApiError('invalid_value', 'The prompt is empty.', { param: 'prompt' });
       const outside = prompt.tokenIds.find(id => id >= tokenizer.vocabSize);
       if (outside !== undefined) {
         throw new ApiError('invalid_value', `The prompt has token id ${outside}; this model's ids end at ${tokenizer.vocabSize - 1}.`, {

@@ -29,6 +29,7 @@ import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
+import { quick } from './routes/tokenize.ts';
 
 export { Broker } from './broker.ts';
 export { Directory } from './directory.ts';
@@ -45,8 +46,10 @@ app.use(requestLog(settings)); // outermost: it names and records whatever comes
 app.use(counted(counts, settings)); // within it: what it counts has a name in the log
 app.use(cors()); // before the key: browsers send preflights without one
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
-app.use('/v1/*', requireKey(settings)); // before the body: nothing is read for a stranger
-app.use('/v1/*', metered(doors)); // after the key: the account is its owner's
+for (const path of ['/v1/*', '/tokenize', '/detokenize']) {
+  app.use(path, requireKey(settings)); // before the body: nothing is read for a stranger
+  app.use(path, metered(doors)); // after the key: the account is its owner's
+}
 app.use('/admin/*', requireAdministrator(settings), reopens(doors));
 
 app.get('/', playground()).all(allow('GET'));
@@ -60,6 +63,8 @@ app.get('/v1/models', listModels(settings)).all(allow('GET'));
 app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
 app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));
 app.post('/v1/completions', completions(settings)).all(allow('POST'));
+app.post('/tokenize', quick(settings, 'tokenize')).all(allow('POST'));
+app.post('/detokenize', quick(settings, 'detokenize')).all(allow('POST'));
 app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings)).all(allow('GET, DELETE'));
 
 app.post('/admin/tenants', putTenant(settings)).get(listTenants(settings)).all(allow('GET, POST'));

@@ -64,7 +64,7 @@ export interface MetricsRequest {
   isWhole: boolean;
 }
 
-export type ReplyShape = ChatShape | CompletionShape;
+export type ReplyShape = ChatShape | CompletionShape | QuickShape;
 
 interface ChatShape {
   kind: 'chat';
@@ -81,6 +81,11 @@ interface CompletionShape {
   /** Of each prompt's choices the best so many are returned; all of them in a stream. */
   keptCount: number;
   wantsLogprobs: boolean;
+}
+
+interface QuickShape {
+  kind: 'tokenize' | 'detokenize';
+  isStreamed: false;
 }
 
 export const REQUEST_ID_HEADER = 'x-request-id';

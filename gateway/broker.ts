@@ -5,7 +5,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError, toApiError } from '../shared/errors.ts';
-import type { Job } from '../shared/job.ts';
+import { type Job, taskOf } from '../shared/job.ts';
 import { DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
 import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
 import { parseTraceparent } from '../shared/trace-context.ts';
@@ -219,7 +219,7 @@ export class Broker extends DurableObject<Env> {
     if (jobs.size + this.#heldCount >= this.#settings.maxOpenCount) {
       throw new ApiError('queue_full', 'Too many requests are open. Try again shortly.', { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS });
     }
-    const model = await this.#servedModel(call.job.model, signal);
+    const model = await this.#servedModel(call.job, signal);
     const isSureToFit =
       call.isPromptUncertain !== true && call.promptTokensBound + Math.max(1, call.job.stopping.maxTokens ?? 1) <= model.contextTokens;
     const job: Job = { ...call.job, model: model.name };
@@ -256,12 +256,13 @@ export class Broker extends DurableObject<Env> {
     }
   }
 
-  async #servedModel(asked: string, signal: AbortSignal): Promise<ServedModel> {
+  async #servedModel({ model: asked, task }: Pick<Job, 'model' | 'task'>, signal: AbortSignal): Promise<ServedModel> {
     const { board } = this.#open();
     const { defaultModel, scaleFromZeroWaitMs } = this.#settings;
     this.#heldCount++;
     try {
-      const find = async (maxAgeMs?: number) => findModel(await board.cards(maxAgeMs), asked, { defaultModel, now: Date.now() });
+      const find = async (maxAgeMs?: number) =>
+        findModel(await board.cards(maxAgeMs), asked, { task: taskOf({ task }), defaultModel, now: Date.now() });
       // A batcher that has just come is not turned away for what was known before.
       const findNow = () => find().catch(error => (isNoBatcher(error) ? find(RECHECK_AGE_MS) : Promise.reject(error)));
       return await onceServed(findNow, { maxMs: scaleFromZeroWaitMs, signal });
@@ -289,6 +290,7 @@ export class Broker extends DurableObject<Env> {
       idempotency: call.delivery.idempotency?.digest,
       isCoalesced: call.delivery.idempotency?.isCoalesced,
       batcherId: place.batcherId,
+      isQuick: place.isQuick,
       weight: call.weight,
       expectedTokens: place.expectedTokens,
       cacheKey: call.cacheKey,
@@ -512,9 +514,9 @@ export class Broker extends DurableObject<Env> {
     const { queue, board } = this.#open();
     const [positions, cards] = await Promise.all([queue.positions(records), board.cards()]);
     const now = Date.now();
-    return records.map(({ model, promptTokensBound, batcherId }, index) => {
+    return records.map(({ model, promptTokensBound, batcherId, isQuick }, index) => {
       const position = positions[index];
-      if (position === undefined) return undefined;
+      if (position === undefined || isQuick === true) return undefined;
       const who = batcherId === undefined ? cards : cards.filter(card => card.batcherId === batcherId);
       // What waits in its own queue its position tells.
       const load = { ...loadOf(who, model, now), ...(batcherId !== undefined && { ownQueueCount: 0 }) };
@@ -531,7 +533,8 @@ export class Broker extends DurableObject<Env> {
 
   /** A batcher has counted the prompt. */
   #accepted(job: OpenJob, promptTokens: number): void {
-    const { model, promptTokensBound, reservedPromptTokens } = job.record;
+    const { model, promptTokensBound, reservedPromptTokens, isQuick } = job.record;
+    if (isQuick === true) return;
     this.#estimate.accepted(model, promptTokens, promptTokensBound);
     if (promptTokens > reservedPromptTokens) void this.#reserveMore(job, promptTokens);
   }
@@ -547,8 +550,8 @@ export class Broker extends DurableObject<Env> {
   }
 
   #closed(job: OpenJob): void {
-    const { tenant, reservation, model } = job.record;
-    if (job.order.isAnswered) this.#estimate.finished(model, job.bill.used);
+    const { tenant, reservation, model, isQuick } = job.record;
+    if (job.order.isAnswered && isQuick !== true) this.#estimate.finished(model, job.bill.used);
     this.#settlements.settle(tenant, { id: reservation, model, used: job.bill.due });
     // Other brokers may have had clients for it too; it is told once.
     if (job.record.shard !== this.#shard) return;

@@ -1,6 +1,7 @@
 /** CardBoard: which batchers there are, at most half a second old; it answers for a model's name and for where a model is served. */
-import { type BatcherCard, isFresh, parseCard } from '../shared/batcher-card.ts';
+import { type BatcherCard, isFresh, parseCard, tasksOf } from '../shared/batcher-card.ts';
 import { ApiError } from '../shared/errors.ts';
+import type { TaskKind } from '../shared/job.ts';
 import { BATCHER_CARDS } from '../shared/keys.ts';
 import type { RedisLink } from './redis.ts';
 
@@ -11,6 +12,10 @@ export interface ServedModel {
   contextTokens: number;
   /** Epoch milliseconds: since when it has been served without a break, as far as is known. */
   servedSince: number;
+  /** Kinds of task that one of its batchers does at least. */
+  tasks: readonly string[];
+  /** Numbers of its embeddings. */
+  dimensions?: number | undefined;
 }
 
 const MAX_AGE_MS = 500;
@@ -70,10 +75,13 @@ export function servedModels(cards: readonly BatcherCard[], now: number): Served
   for (const card of cards) {
     if (card.state !== 'serving' || !isFresh(card, now)) continue;
     const known = models.get(card.model);
+    const dimensions = card.dimensions ?? known?.dimensions;
     models.set(card.model, {
       name: card.model,
       contextTokens: Math.min(card.contextTokens, known?.contextTokens ?? Number.POSITIVE_INFINITY),
       servedSince: Math.min(card.startedAt, known?.servedSince ?? Number.POSITIVE_INFINITY),
+      tasks: [...new Set([...(known?.tasks ?? []), ...tasksOf(card)])],
+      ...(dimensions !== undefined && { dimensions }),
     });
   }
   return [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -114,23 +122,50 @@ export function loadOf(cards: readonly BatcherCard[], model: string, now: number
 }
 
 /**
- * The model that a client means. Throws `model_not_found` for a name that no batcher has, `no_batcher` for a model that is known
- * and not served now, or while nothing is served at all.
+ * The model that a client means for a task. Throws `model_not_found` for a name that no batcher has, `invalid_value` for a model that does
+ * other things, `no_batcher` for a model that is known and not served now, or while nothing is served at all.
  */
 export function findModel(
   cards: readonly BatcherCard[],
   asked: string,
-  options: { defaultModel: string | undefined; now: number },
+  options: { task: TaskKind; defaultModel: string | undefined; now: number },
 ): ServedModel {
-  const models = servedModels(cards, options.now);
-  const name = asked === DEFAULT_ALIAS ? (options.defaultModel ?? models[0]?.name) : asked;
+  const { task, defaultModel, now } = options;
+  const models = servedModels(cards, now);
+  const name = asked === DEFAULT_ALIAS ? defaultName(models, task, defaultModel) : asked;
   const model = models.find(served => served.name === name);
-  if (model !== undefined) return model;
-  const isKnown = name === undefined || name === options.defaultModel || cards.some(card => card.model === name);
+  if (model?.tasks.includes(task)) return model;
+  if (model !== undefined) {
+    throw new ApiError('invalid_value', `The model '${model.name}' does not ${VERBS[task]}.`, { param: 'model' });
+  }
+  const isKnown = name === undefined ? isDone(cards, task) : name === defaultModel || cards.some(card => card.model === name);
   if (isKnown || models.length === 0) {
     throw new ApiError('no_batcher', `No batcher serves the model '${(name ?? asked).slice(0, 128)}' at the moment. Try again shortly.`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS,
     });
   }
-  throw new ApiError('model_not_found', `The model '${asked.slice(0, 128)}' does not exist.`, { param: 'model' });
+  const message = name === undefined ? `There is no model here to ${VERBS[task]}.` : `The model '${asked.slice(0, 128)}' does not exist.`;
+  throw new ApiError('model_not_found', message, { param: 'model' });
+}
+
+/** Behind "does not". */
+const VERBS: Readonly<Record<TaskKind, string>> = {
+  generate: 'generate text',
+  embed: 'make embeddings',
+  tokenize: 'tokenize',
+  detokenize: 'detokenize',
+};
+
+/** What `default` stands for; undefined where no model that is served does this. The one that the setting names, unless it does other things. */
+export function defaultName(models: readonly ServedModel[], task: TaskKind, defaultModel: string | undefined): string | undefined {
+  const named = models.find(model => model.name === defaultModel);
+  if (defaultModel !== undefined && (named === undefined || named.tasks.includes(task))) return defaultModel;
+  // Before those that would do it too: who says no name means the model that he talks to.
+  const able = models.filter(model => model.tasks.includes(task));
+  return (able.find(model => model.tasks.includes('generate')) ?? able[0])?.name;
+}
+
+/** Also by batchers that are not there now. Every installation has a model that generates. */
+function isDone(cards: readonly BatcherCard[], task: TaskKind): boolean {
+  return task === 'generate' || cards.some(card => tasksOf(card).includes(task));
 }

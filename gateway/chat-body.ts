@@ -26,8 +26,8 @@ export class ChatBody implements ReplyWriter {
   }
 
   write(event: AnswerEvent): string {
-    if (event.type === 'accepted' || event.type === 'echo') return '';
     if (event.type === 'finish') return JSON.stringify(chatCompletion(this.#head, this.#choices.map(choiceOut), event));
+    if (event.type !== 'delta') return '';
     const choice = this.#choices[event.choice];
     if (choice === undefined) return '';
     choice.texts.push(event.text);

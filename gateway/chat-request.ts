@@ -103,7 +103,7 @@ const ToolMessage = z
   .object({ role: z.literal('tool'), content: Content, tool_call_id: z.string().min(1).max(256) })
   .transform((message): ChatMessage => ({ role: 'tool', content: message.content, toolCallId: message.tool_call_id }));
 
-const Message = z.discriminatedUnion('role', [InstructionMessage, UserMessage, AssistantMessage, ToolMessage]);
+export const Message = z.discriminatedUnion('role', [InstructionMessage, UserMessage, AssistantMessage, ToolMessage]);
 
 export const ChatBody = z
   .looseObject({
@@ -158,12 +158,7 @@ export type ChatBody = z.output<typeof ChatBody>;
 
 /** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
 export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: number }): ChatRequest {
-  // Before the schema looks at every message.
-  if (Array.isArray(body.messages) && body.messages.length > bounds.maxMessageCount) {
-    throw new ApiError('invalid_value', `Invalid value for 'messages': the number of elements must be at most ${bounds.maxMessageCount}.`, {
-      param: 'messages',
-    });
-  }
+  checkMessageCount(body, bounds);
   const parsed = ChatBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
@@ -185,6 +180,14 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
   };
 }
 
+/** Before a schema looks at every message. */
+export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMessageCount: number }): void {
+  if (!Array.isArray(body.messages) || body.messages.length <= maxMessageCount) return;
+  throw new ApiError('invalid_value', `Invalid value for 'messages': the number of elements must be at most ${maxMessageCount}.`, {
+    param: 'messages',
+  });
+}
+
 /** The order of roles that every chat template renders: perhaps a system message, then user and assistant in turn. Others some refuse. */
 function isPlainTalk(messages: readonly ChatMessage[]): boolean {
   const turns = messages[0]?.role === 'system' ? messages.slice(1) : messages;
@@ -192,7 +195,7 @@ function isPlainTalk(messages: readonly ChatMessage[]): boolean {
 }
 
 /** A tool's answer belongs to a call that an assistant made before it. */
-function checkToolMessages(messages: readonly ChatMessage[]): void {
+export function checkToolMessages(messages: readonly ChatMessage[]): void {
   const callIds = new Set<string>();
   for (const [index, message] of messages.entries()) {
     for (const call of message.toolCalls ?? []) callIds.add(call.id);

@@ -52,12 +52,12 @@ export class ChatStream implements ReplyWriter {
       case 'accepted':
         if (this.#running !== undefined) this.#running.promptTokens = event.promptTokens;
         return '';
-      case 'echo':
-        return '';
       case 'delta':
         return framesWithId(event.seq, this.#delta(event));
       case 'finish':
         return framesWithId(event.seq, this.#finish(event)) + DONE_FRAME;
+      default:
+        return '';
     }
   }
 

@@ -38,8 +38,6 @@ export class CompletionBody implements ReplyWriter {
 
   write(event: AnswerEvent): string {
     switch (event.type) {
-      case 'accepted':
-        return '';
       case 'echo':
         for (const choice of this.#choices[event.prompt] ?? []) {
           choice.texts.push(event.text);
@@ -61,6 +59,8 @@ export class CompletionBody implements ReplyWriter {
       }
       case 'finish':
         return JSON.stringify(textCompletion(this.#options.head, this.#choicesOut(), event));
+      default:
+        return '';
     }
   }
 

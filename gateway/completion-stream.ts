@@ -51,14 +51,14 @@ export class CompletionStream implements ReplyWriter {
 
   write(event: AnswerEvent): string {
     switch (event.type) {
-      case 'accepted':
-        return '';
       case 'echo':
         return framesWithId(event.seq, this.#echo(event));
       case 'delta':
         return framesWithId(event.seq, this.#delta(event));
       case 'finish':
         return framesWithId(event.seq, this.#finish(event)) + DONE_FRAME;
+      default:
+        return '';
     }
   }
 

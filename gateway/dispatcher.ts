@@ -4,8 +4,9 @@
  */
 import type { BatcherCard } from '../shared/batcher-card.ts';
 import { isFresh } from '../shared/batcher-card.ts';
-import type { Job } from '../shared/job.ts';
-import { ownQueue, SHARED_QUEUE } from '../shared/keys.ts';
+import { ApiError } from '../shared/errors.ts';
+import { isQuick, type Job } from '../shared/job.ts';
+import { ownQueue, QUICK_QUEUE, queueNameOf, SHARED_QUEUE } from '../shared/keys.ts';
 import { PrefixDirectory } from '../shared/prefix-directory.ts';
 import { Admission } from './admission.ts';
 import { loadOf, type ModelLoad } from './card-board.ts';
@@ -40,10 +41,16 @@ export interface Petition {
 export interface Place {
   /** Whose own queue; undefined for the shared one. */
   batcherId: string | undefined;
+  /** In the queue of what needs no row. */
+  isQuick?: boolean;
   priority: number;
   /** What was counted to the tenant. */
   expectedTokens: number;
 }
+
+/** Some seconds of a batcher's time. */
+const MAX_QUICK_AHEAD = 1_000;
+const QUICK_RETRY_AFTER_SECONDS = 1;
 
 export class Dispatcher {
   readonly #admission: Admission;
@@ -68,6 +75,7 @@ export class Dispatcher {
   /** Throws `queue_full`, or `dependency_unavailable`. `cards` may be of all models, and stale. */
   async place(petition: Petition, cards: readonly BatcherCard[]): Promise<Place> {
     const { job } = petition;
+    if (isQuick(job)) return await this.#enterQuick(petition);
     const serving = cards.filter(card => card.model === job.model && card.state === 'serving' && isFresh(card, Date.now()));
     // One batcher alone is sent everything anyway.
     if (serving.length > 1) {
@@ -92,13 +100,39 @@ export class Dispatcher {
 
   /** The job is over, or was never put there: its tenant is held to what was computed for it. Never throws. */
   async settle(record: ReplyRecord, computedTokens: number): Promise<void> {
-    const { id, model, serviceClass, tenant, weight, expectedTokens: tokens, batcherId } = record;
+    const { id, model, serviceClass, tenant, weight, expectedTokens: tokens, isQuick = false } = record;
     this.#placed.remove(model, id);
+    const entrant = { id, model, serviceClass, tenant, weight, tokens, isQuick, queueName: queueNameOf(record) };
     try {
-      await this.#fair.settle({ id, model, serviceClass, tenant, weight, tokens, queueName: queueOf(batcherId) }, computedTokens);
+      // What needed no row was computed by nobody else either: it took what was expected.
+      await this.#fair.settle(entrant, isQuick ? tokens : computedTokens);
     } catch (error) {
       this.#onTrouble(String(error));
     }
+  }
+
+  /** A queue by itself, in which work is measured by the text that it is about. */
+  async #enterQuick({ job, promptTokens, weight }: Petition): Promise<Place> {
+    const { id, model, tenant, serviceClass } = job;
+    const tokens = Math.max(1, promptTokens);
+    const entrant = {
+      id,
+      model,
+      serviceClass,
+      tenant,
+      weight,
+      tokens,
+      queueName: QUICK_QUEUE,
+      maxAheadCount: MAX_QUICK_AHEAD,
+      isQuick: true,
+    };
+    const entry = await this.#fair.enter(entrant, [QUICK_QUEUE]);
+    if (entry.outcome === 'refused') {
+      throw new ApiError('queue_full', `${entry.aheadCount} requests of this kind wait before this one; ${MAX_QUICK_AHEAD} are the most.`, {
+        retryAfterSeconds: QUICK_RETRY_AFTER_SECONDS,
+      });
+    }
+    return { batcherId: undefined, isQuick: true, priority: entry.priority, expectedTokens: tokens };
   }
 
   async #enter(
@@ -110,15 +144,11 @@ export class Dispatcher {
     const applicant = { model, tokens, maxWaitMs, queued: this.#placed.mean(model) };
     const maxAheadCount = this.#admission.maxAheadCount(applicant, to.load);
     if (maxAheadCount < 0) return this.#admission.refusal(applicant, 0, to.load);
-    const queueName = queueOf(to.batcherId);
+    const queueName = queueNameOf(to);
     const queueNames = [SHARED_QUEUE, ...to.serving.filter(card => card.ownQueueCount !== undefined).map(card => ownQueue(card.batcherId))];
     const entry = await this.#fair.enter({ id, model, serviceClass, tenant, weight, tokens, queueName, maxAheadCount }, queueNames);
     if (entry.outcome === 'refused') return this.#admission.refusal(applicant, entry.aheadCount, to.load);
     this.#placed.add(model, id, { tokens, promptTokens });
     return { batcherId: to.batcherId, priority: entry.priority, expectedTokens: tokens };
   }
-}
-
-function queueOf(batcherId: string | undefined): string {
-  return batcherId === undefined ? SHARED_QUEUE : ownQueue(batcherId);
 }

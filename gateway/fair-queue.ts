@@ -43,6 +43,8 @@ export interface Entrant {
   tokens: number;
   /** Which queue it goes to. */
   queueName: string;
+  /** It is in no queue with those that need a row, and their order is none of its business. */
+  isQuick?: boolean;
   /** It is refused when more than this many jobs would stand before it. */
   maxAheadCount: number;
 }
@@ -186,10 +188,11 @@ export class FairQueue {
    */
   async enter(job: Entrant, queueNames: readonly string[]): Promise<Entry> {
     const { id, model, serviceClass, tenant, queueName } = job;
+    const lane = laneOf(job);
     const names = [queueName, ...queueNames.filter(name => name !== queueName)];
     const keys = [
-      fairKey(model, serviceClass),
-      enteringKey(model, serviceClass),
+      fairKey(model, lane),
+      enteringKey(model, lane),
       ...names.flatMap(name => (['prioritized', 'wait', 'active'] as const).map(structure => queueKey(model, name, structure))),
     ];
     const args = [
@@ -211,8 +214,9 @@ export class FairQueue {
 
   /** A job is over, or was never queued: what it took instead of what was expected. Jobs that end in the same breath are told together. */
   settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): Promise<void> {
-    const { id, model, serviceClass, tenant, queueName } = job;
-    const keys = [fairKey(model, serviceClass), enteringKey(model, serviceClass)] as const;
+    const { id, model, tenant, queueName } = job;
+    const lane = laneOf(job);
+    const keys = [fairKey(model, lane), enteringKey(model, lane)] as const;
     let settling = this.#settling.get(keys[0]);
     if (settling === undefined) {
       settling = { args: [], sent: Promise.resolve().then(() => this.#sendSettling(keys)) };
@@ -227,6 +231,10 @@ export class FairQueue {
     this.#settling.delete(keys[0]);
     await this.#link.run(client => SETTLE.run(client, keys, args));
   }
+}
+
+function laneOf({ serviceClass, isQuick }: Pick<Entrant, 'serviceClass' | 'isQuick'>): string {
+  return isQuick === true ? `quick-${serviceClass}` : serviceClass;
 }
 
 /** BullMQ's, of the names of a queue's jobs. */

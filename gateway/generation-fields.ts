@@ -16,12 +16,14 @@ export const Text = z.string().transform(text => text.toWellFormed());
 
 const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
 
+export const ModelName = z
+  .string()
+  .min(1)
+  .max(256)
+  .meta({ description: 'Name of a served model, or `default`.', examples: ['default'] });
+
 export const GENERATION_FIELDS = {
-  model: z
-    .string()
-    .min(1)
-    .max(256)
-    .meta({ description: 'Name of a served model, or `default`.', examples: ['default'] }),
+  model: ModelName,
 
   temperature: z.number().min(0).max(2).nullish().describe('0 is greedy; 1 when absent.'),
   top_p: z.number().gt(0).max(1).nullish().describe('Nucleus sampling.'),

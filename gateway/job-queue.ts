@@ -7,10 +7,9 @@ import {
   fenceKey,
   GENERATION_LIFETIME_MS,
   generationKey,
-  ownQueue,
   ownQueuesKey,
+  queueNameOf,
   queuePrefix,
-  SHARED_QUEUE,
 } from '../shared/keys.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
@@ -30,6 +29,8 @@ export interface QueuedJob {
   model: string;
   /** Whose own queue it is in; absent for the queue that the model's batchers share. */
   batcherId?: string | undefined;
+  /** It needs no row, and is in the queue of such. */
+  isQuick?: boolean | undefined;
 }
 
 /** How a job ends that no batcher will end. */
@@ -72,11 +73,12 @@ export class JobQueue {
   }
 
   /** A job that is there already stays as it is. Throws `dependency_unavailable`; the job may then be on the queue nevertheless. */
-  async add(job: Job, place: { batcherId: string | undefined; priority: number }): Promise<void> {
-    const { batcherId, priority } = place;
+  async add(job: Job, place: { batcherId: string | undefined; isQuick?: boolean; priority: number }): Promise<void> {
+    const { batcherId, isQuick, priority } = place;
+    const { model } = job;
     try {
       await this.#link.run(() =>
-        this.#queue({ model: job.model, batcherId }).add('generate', job, {
+        this.#queue({ model, batcherId, isQuick }).add('generate', job, {
           jobId: job.id,
           priority,
           attempts: ATTEMPTS,
@@ -85,10 +87,10 @@ export class JobQueue {
         }),
       );
       // After the job: who looks whether the queue is empty before it takes it off the list finds the one or comes before the other.
-      if (batcherId !== undefined) await this.#link.run(client => client.sadd(ownQueuesKey(job.model), batcherId));
+      if (batcherId !== undefined) await this.#link.run(client => client.sadd(ownQueuesKey(model), batcherId));
     } catch (error) {
       // A queue that could not set itself up stays that way.
-      this.#forget({ model: job.model, batcherId });
+      this.#forget({ model, batcherId, isQuick });
       throw error;
     }
   }
@@ -157,7 +159,7 @@ export class JobQueue {
     const key = keyOf(of);
     let queue = this.#queues.get(key);
     if (queue === undefined) {
-      queue = new Queue(of.batcherId === undefined ? SHARED_QUEUE : ownQueue(of.batcherId), {
+      queue = new Queue(queueNameOf(of), {
         connection: this.#link.client,
         prefix: queuePrefix(of.model),
         streams: { events: { maxLen: QUEUE_EVENT_COUNT } },
@@ -181,6 +183,6 @@ export class JobQueue {
   }
 }
 
-function keyOf({ model, batcherId }: Omit<QueuedJob, 'id'>): string {
-  return batcherId === undefined ? model : `${model}\n${batcherId}`;
+function keyOf(of: Omit<QueuedJob, 'id'>): string {
+  return `${of.model}\n${queueNameOf(of)}`;
 }

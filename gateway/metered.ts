@@ -4,8 +4,7 @@
  */
 import type { Context, MiddlewareHandler } from 'hono';
 import { type ApiError, toApiError } from '../shared/errors.ts';
-import type { Job } from '../shared/job.ts';
-import { promptsOf } from '../shared/job.ts';
+import { isQuick, type Job, promptsOf } from '../shared/job.ts';
 import type { AppEnv } from './app-env.ts';
 import type { ClosedDoors } from './closed-doors.ts';
 import { IDEMPOTENCY_HEADER } from './delivery.ts';
@@ -48,10 +47,12 @@ export type Admitted =
 export async function admit(c: Context<AppEnv>, job: Job, cacheKey: string | undefined): Promise<Admitted> {
   const { tenant, keyId } = c.get('caller');
   const promptTokens = estimatePromptTokens(job);
+  // What no model computes counts as a request and as no tokens.
+  const reservedTokens = isQuick(job) ? 0 : promptTokens;
   const { maxTokens, minTokens = 0 } = job.stopping;
   const choiceCount = promptsOf(job).length * job.choiceCount;
   // How much the object would take for a request without a bound, only it knows.
-  const wantedTokens = maxTokens === undefined ? undefined : promptTokens + maxTokens * choiceCount;
+  const wantedTokens = maxTokens === undefined ? undefined : reservedTokens + maxTokens * choiceCount;
   // What may have been kept costs no tokens.
   const closed =
     cacheKey === undefined && wantedTokens !== undefined ? c.get('doors').find({ tenant, keyId }, Date.now(), wantedTokens) : undefined;
@@ -60,7 +61,11 @@ export async function admit(c: Context<AppEnv>, job: Job, cacheKey: string | und
     throw closed.error;
   }
   const reply = await callObject<AdmitReply>(() =>
-    tenantObject(c.env, tenant).admit({ id: job.id, keyId, promptTokens, maxTokens, minTokens, choiceCount }, 'infer', cacheKey),
+    tenantObject(c.env, tenant).admit(
+      { id: job.id, keyId, promptTokens: reservedTokens, maxTokens, minTokens, choiceCount },
+      'infer',
+      cacheKey,
+    ),
   );
   take(c, reply);
   if (reply.outcome === 'refused') {

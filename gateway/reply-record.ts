@@ -3,7 +3,7 @@
  * It holds nothing of the prompt.
  */
 import { z } from 'zod';
-import { type Job, MAX_CHOICES, MAX_PROMPTS, promptsOf, SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
+import { type Job, MAX_CHOICES, MAX_INPUTS, promptsOf, SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
 import type { ReplyShape } from './broker-call.ts';
 
 const RecordShape = z.looseObject({
@@ -12,7 +12,7 @@ const RecordShape = z.looseObject({
   model: z.string(),
   shard: z.string(),
   submittedAt: z.number(),
-  promptCount: z.int().min(1).max(MAX_PROMPTS),
+  promptCount: z.int().min(1).max(MAX_INPUTS),
   choiceCount: z.int().min(1).max(MAX_CHOICES),
   wantsLogprobs: z.boolean(),
   promptTokensBound: z.number(),
@@ -25,6 +25,8 @@ const RecordShape = z.looseObject({
       keptCount: z.int().min(1),
       wantsLogprobs: z.boolean(),
     }),
+    z.looseObject({ kind: z.literal('tokenize'), isStreamed: z.literal(false) }),
+    z.looseObject({ kind: z.literal('detokenize'), isStreamed: z.literal(false) }),
   ]),
   /** No batcher can refuse the prompt. */
   isSureToFit: z.boolean(),
@@ -38,6 +40,7 @@ const RecordShape = z.looseObject({
   /** Digest of the tenant's Idempotency-Key. */
   idempotency: z.string().optional(),
   batcherId: z.string().optional(),
+  isQuick: z.boolean().optional(),
   serviceClass: z.enum(SERVICE_CLASSES),
   weight: z.number().positive(),
   expectedTokens: z.number(),
@@ -65,6 +68,8 @@ export interface ReplyRecord {
   idempotency?: string | undefined;
   /** Whose own queue the job was put into; absent for the shared one. */
   batcherId?: string | undefined;
+  /** It needs no row, and was put into the queue of such. */
+  isQuick?: boolean | undefined;
   /** Under which the tenant's share of the model is counted, and what has been counted to it for this job. */
   serviceClass: ServiceClass;
   weight: number;

@@ -86,8 +86,9 @@ export class ResponseCache {
 }
 
 /** Whether the same request always has the same answer, so that to be told an earlier one is no other than to be told it anew. */
-export function isDeterministic({ sampling }: Pick<Job, 'sampling'>): boolean {
-  return sampling.temperature === 0 || sampling.seed !== undefined;
+export function isDeterministic({ sampling, task }: Pick<Job, 'sampling' | 'task'>): boolean {
+  // Vectors and tokens are made again as cheaply as they would be kept.
+  return task === undefined && (sampling.temperature === 0 || sampling.seed !== undefined);
 }
 
 /**

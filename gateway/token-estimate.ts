@@ -8,6 +8,7 @@ const TEMPLATE_TOKENS_PER_MESSAGE = 8;
 const TEMPLATE_TOKENS = 40;
 const BEGIN_TOKENS = 1;
 
+/** Of all prompts, whatever is asked of them. */
 export function estimatePromptTokens(job: Pick<Job, 'prompt' | 'morePrompts'>): number {
   const encoder = new TextEncoder();
   const tokens = (text: string) => (text === '' ? 0 : Math.ceil(encoder.encode(text).byteLength / BYTES_PER_TOKEN));

@@ -1,8 +1,9 @@
-/** WriterFor: the writer of the body that a request asked for: chat or text, as a stream or whole. */
+/** WriterFor: the writer of the body that a request asked for: of which call, as a stream or whole. */
 import { ChatBody } from './chat-body.ts';
 import { ChatStream } from './chat-stream.ts';
 import { CompletionBody } from './completion-body.ts';
 import { CompletionStream } from './completion-stream.ts';
+import { QuickBody } from './quick-body.ts';
 import type { ReplyRecord } from './reply-record.ts';
 import type { ReplyWriter } from './reply-writer.ts';
 
@@ -11,14 +12,21 @@ export type Written = Pick<ReplyRecord, 'id' | 'submittedAt' | 'model' | 'reply'
 export function writerFor(record: Written): ReplyWriter {
   const { reply, choiceCount, promptCount } = record;
   const head = { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model };
-  const { isStreamed, includeUsage } = reply;
-  if (reply.kind === 'chat') {
-    return isStreamed
-      ? new ChatStream({ head, choiceCount, includeUsage, hasRunningUsage: reply.hasRunningUsage ?? false })
-      : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
+  switch (reply.kind) {
+    case 'chat': {
+      const { includeUsage, hasRunningUsage = false } = reply;
+      return reply.isStreamed
+        ? new ChatStream({ head, choiceCount, includeUsage, hasRunningUsage })
+        : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
+    }
+    case 'completion': {
+      const { includeUsage, keptCount, wantsLogprobs } = reply;
+      return reply.isStreamed
+        ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
+        : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
+    }
+    case 'tokenize':
+    case 'detokenize':
+      return new QuickBody();
   }
-  const { keptCount, wantsLogprobs } = reply;
-  return isStreamed
-    ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
-    : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
 }

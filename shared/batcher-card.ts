@@ -1,5 +1,6 @@
 /** BatcherCard: what a batcher says of itself once a second; a card older than CARD_STALE_MS counts for nothing. */
 import { z } from 'zod';
+import type { TaskKind } from './job.ts';
 import { CARD_STALE_MS } from './keys.ts';
 
 export const BatcherCard = z.looseObject({
@@ -9,6 +10,10 @@ export const BatcherCard = z.looseObject({
   model: z.string(),
   /** Longest prompt plus answer, in tokens. */
   contextTokens: z.int(),
+  /** Kinds of task that it does, TaskKind; more may come. Absent in cards of before there was more than one. */
+  tasks: z.array(z.string()).optional(),
+  /** Numbers of its embeddings. */
+  dimensions: z.int().optional(),
   /** Epoch milliseconds when this card was written, by the clock of Redis. */
   writtenAt: z.number(),
   startedAt: z.number(),
@@ -30,6 +35,10 @@ export const BatcherCard = z.looseObject({
 export type BatcherCard = z.infer<typeof BatcherCard>;
 
 export const CARD_VERSION = 1;
+
+export function tasksOf(card: Pick<BatcherCard, 'tasks'>): readonly string[] {
+  return card.tasks ?? (['generate'] satisfies TaskKind[]);
+}
 
 /** Undefined for what is no card; both sides may run other versions, so that is not an error. */
 export function parseCard(json: string): BatcherCard | undefined {

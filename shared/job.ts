@@ -28,7 +28,7 @@ export { TextPart };
 export const Prompt = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('chat'), messages: z.array(ChatMessage).min(1), tools: z.array(z.unknown()).optional() }),
   z.object({ kind: z.literal('text'), text: z.string() }),
-  z.object({ kind: z.literal('tokens'), tokenIds: z.array(z.int().min(0)).min(1) }),
+  z.object({ kind: z.literal('tokens'), tokenIds: z.array(z.int().min(0)) }),
 ]);
 export type Prompt = z.infer<typeof Prompt>;
 
@@ -65,8 +65,34 @@ export const Stopping = z.object({
 });
 export type Stopping = z.infer<typeof Stopping>;
 
-/** Prompts of one request. */
+/** What is asked of the prompts; a job without one asks for their continuation. */
+export const Task = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('tokenize'),
+    addSpecialTokens: z.boolean(),
+    /** Of a conversation: the prompt ends where the assistant's turn begins. */
+    addGenerationPrompt: z.boolean(),
+    /** Tell each token's text too. */
+    tellTexts: z.boolean(),
+  }),
+  z.object({ kind: z.literal('detokenize') }),
+  z.object({
+    kind: z.literal('embed'),
+    /** The vectors are cut to so many numbers. */
+    dimensions: z.int().min(1).optional(),
+    /** Longer prompts are cut to so many tokens, instead of refused. */
+    truncateTokens: z.int().min(1).optional(),
+  }),
+]);
+export type Task = z.infer<typeof Task>;
+
+export const TASK_KINDS = ['generate', 'embed', 'tokenize', 'detokenize'] as const;
+export type TaskKind = (typeof TASK_KINDS)[number];
+
+/** Prompts of one request that asks for their continuation. */
 export const MAX_PROMPTS = 64;
+/** Prompts of one request, whatever it asks for. */
+export const MAX_INPUTS = 2048;
 /** Choices of each prompt. */
 export const MAX_CHOICES = 8;
 
@@ -77,11 +103,12 @@ export const Job = z.looseObject({
   tenant: z.string().min(1).max(64),
   /** The broker shard whose `out` stream gets the events. */
   shard: z.string().min(1),
+  task: Task.optional(),
   prompt: Prompt,
-  /** Further prompts of the same request, each with choices of its own (completions only). */
+  /** Further prompts of the same request, each with choices of its own (completions and embeddings only). */
   morePrompts: z
     .array(Prompt)
-    .max(MAX_PROMPTS - 1)
+    .max(MAX_INPUTS - 1)
     .optional(),
   sampling: Sampling,
   stopping: Stopping,
@@ -104,4 +131,13 @@ export type Job = z.infer<typeof Job>;
 
 export function promptsOf(job: Pick<Job, 'prompt' | 'morePrompts'>): readonly Prompt[] {
   return [job.prompt, ...(job.morePrompts ?? [])];
+}
+
+export function taskOf(job: Pick<Job, 'task'>): TaskKind {
+  return job.task?.kind ?? 'generate';
+}
+
+/** Answered from the vocabulary alone: it needs no row and no step, so it waits in a queue of its own. */
+export function isQuick(job: Pick<Job, 'task'>): boolean {
+  return job.task?.kind === 'tokenize' || job.task?.kind === 'detokenize';
 }

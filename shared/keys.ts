@@ -11,10 +11,19 @@ export function queuePrefix(model: string): string {
 /** BullMQ's name of a model's shared queue. */
 export const SHARED_QUEUE = 'generate';
 
+/** BullMQ's name of a model's queue of what needs no row: any of its batchers answers it, however full it is. */
+export const QUICK_QUEUE = 'quick';
+
 /** BullMQ's name of the queue that is meant for one batcher of a model. */
 export function ownQueue(batcherId: string): string {
   // A colon parts the names of keys, braces their slots.
   return `own-${encodeURIComponent(batcherId)}`;
+}
+
+/** The queue that a job was given a place in. */
+export function queueNameOf(place: { batcherId?: string | undefined; isQuick?: boolean | undefined }): string {
+  if (place.isQuick === true) return QUICK_QUEUE;
+  return place.batcherId === undefined ? SHARED_QUEUE : ownQueue(place.batcherId);
 }
 
 /** Set: ids of a model's batchers whose own queues are there, so that somebody looks after those of the dead. */
@@ -27,14 +36,14 @@ export function queueKey(model: string, queueName: string, structure: 'wait' | '
   return `${queuePrefix(model)}:${queueName}:${structure}`;
 }
 
-/** Hash: jobs that were given a place and may not be on their queue yet, with that place. */
-export function enteringKey(model: string, serviceClass: string): string {
-  return `${queuePrefix(model)}:entering:${serviceClass}`;
+/** Hash: jobs that were given a place and may not be on their queue yet, with that place. A lane is a class of service of the queues that share their order. */
+export function enteringKey(model: string, lane: string): string {
+  return `${queuePrefix(model)}:entering:${lane}`;
 }
 
 /** Sorted set: up to which virtual time each tenant has used its share of a model, and how late it is. */
-export function fairKey(model: string, serviceClass: string): string {
-  return `${queuePrefix(model)}:fair:${serviceClass}`;
+export function fairKey(model: string, lane: string): string {
+  return `${queuePrefix(model)}:fair:${lane}`;
 }
 
 /** Record of one job: a stream with one entry an event (field `e`), whose entry id is `<seq + 1>-0`. */
@@ -99,6 +108,10 @@ export const DRAIN_LIFETIME_MS = 10 * 60_000;
 
 /** After the last event; long enough for a client to come back with Last-Event-ID. */
 export const GENERATION_LIFETIME_MS = 10 * 60_000;
+/** The same for what is large and cheap to make again: vectors, lists of tokens. */
+export const BULKY_LIFETIME_MS = 60_000;
+/** Such events go to a broker's `out` stream only while its entry stays within this size; else the broker reads them from the job's record. */
+export const OUT_ENTRY_BYTES = 4_096;
 /** While a job waits or runs; refreshed by each event. */
 export const GENERATION_ACTIVE_LIFETIME_MS = 60 * 60_000;
 /** Of a shard without a broker. */

@@ -78,6 +78,33 @@ export interface DeltaEvent extends EventHead {
   finishReason?: FinishReason;
 }
 
+/** What a prompt becomes. */
+export interface TokensEvent extends EventHead {
+  type: 'tokens';
+  tokenIds: number[];
+  /** The text of each, control tokens spelled; where it was asked for. */
+  texts?: string[];
+  /** Most tokens that the model takes. */
+  contextTokens: number;
+}
+
+/** What tokens stand for. */
+export interface TextEvent extends EventHead {
+  type: 'text';
+  text: string;
+}
+
+/** The vectors of some prompts, side by side. */
+export interface EmbeddingsEvent extends EventHead {
+  type: 'embeddings';
+  /** Index of the first prompt; the others follow it. */
+  first: number;
+  /** Numbers of each. */
+  dimensions: number;
+  /** Little-endian float32, base64. */
+  vectors: string;
+}
+
 export interface FinishEvent extends EventHead {
   type: 'finish';
   usage: Usage;
@@ -92,10 +119,17 @@ export interface ErrorEvent extends EventHead {
   param?: string;
 }
 
-export type TokenEvent = AcceptedEvent | EchoEvent | DeltaEvent | FinishEvent | ErrorEvent;
+export type TokenEvent = AcceptedEvent | EchoEvent | DeltaEvent | TokensEvent | TextEvent | EmbeddingsEvent | FinishEvent | ErrorEvent;
 
 /** What an answer is made of. */
 export type AnswerEvent = Exclude<TokenEvent, ErrorEvent>;
+
+/** Large, and cheap to make again. */
+export type BulkyEvent = TokensEvent | TextEvent | EmbeddingsEvent;
+
+export function isBulky(event: TokenEvent): event is BulkyEvent {
+  return event.type === 'tokens' || event.type === 'text' || event.type === 'embeddings';
+}
 
 export function encodeEvents(events: readonly TokenEvent[]): string {
   return JSON.stringify(events);
@@ -136,6 +170,19 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
     typeof text === 'string' &&
     (logprobs === undefined || isLogprobs(logprobs, false)) &&
     (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)),
+  tokens: ({ tokenIds, texts, contextTokens }) =>
+    Array.isArray(tokenIds) &&
+    tokenIds.every(isCount) &&
+    (texts === undefined || isTexts(texts, tokenIds.length)) &&
+    isCount(contextTokens),
+  text: ({ text }) => typeof text === 'string',
+  embeddings: ({ first, dimensions, vectors }) =>
+    isCount(first) &&
+    isCount(dimensions) &&
+    dimensions > 0 &&
+    typeof vectors === 'string' &&
+    floatCount(vectors) > 0 &&
+    floatCount(vectors) % dimensions === 0,
   finish: ({ usage, timings }) =>
     isRecord(usage) &&
     isCount(usage.promptTokens) &&
@@ -174,6 +221,17 @@ function isChance(one: unknown, mayLack: boolean): one is Fields {
     Array.isArray(bytes) &&
     bytes.every(isCount)
   );
+}
+
+function isTexts(texts: unknown, count: number): boolean {
+  return Array.isArray(texts) && texts.length === count && texts.every(text => typeof text === 'string');
+}
+
+/** Float32 numbers in a base64 text; 0 for one that is none. */
+function floatCount(base64: string): number {
+  if (base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) return 0;
+  const bytes = (base64.length / 4) * 3 - (base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0);
+  return bytes % 4 === 0 ? bytes / 4 : 0;
 }
 
 function isRecord(value: unknown): value is Fields {

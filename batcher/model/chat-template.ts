@@ -16,6 +16,8 @@ import { TOKEN_KINDS, type Vocabulary } from './vocabulary.ts';
 export interface RenderOptions {
   /** The prompt ends where the assistant's turn begins. Default true. */
   addGenerationPrompt?: boolean;
+  /** It is only counted, so it may be longer than the context. Default false. */
+  mayExceedContext?: boolean;
 }
 
 /** A template may write around each message and in front of all; more than this is no prompt. */
@@ -60,7 +62,7 @@ export class ChatTemplate {
 
   /** The prompt's token ids. Throws ApiError invalid_value, with the template's own words, for what the template refuses. */
   renderChat(messages: readonly ChatMessage[], tools?: readonly unknown[], options: RenderOptions = {}): number[] {
-    this.#refuseTooLong(messages, tools);
+    if (options.mayExceedContext !== true) this.#refuseTooLong(messages, tools);
     const hasTools = tools !== undefined && tools.length > 0;
     const turns = templateMessages(messages, tools, this.#skills).map(turn => ({
       ...(this.#guardStrings(turn) as TemplateMessage),

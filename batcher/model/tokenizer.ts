@@ -66,12 +66,12 @@ export class Tokenizer {
 
   /**
    * The prompt of a completion, written by the client as the model is to see it: control tokens are recognised, and there is exactly
-   * one BOS in front if the model wants one.
+   * one BOS in front if the model wants one, unless it is to be as it is written.
    */
-  encodePrompt(text: string): number[] {
+  encodePrompt(text: string, { addBos = true } = {}): number[] {
     const ids: number[] = [];
     this.#encodePieces(text, { whole: this.#inPrompts, plain: piece => piece }, ids);
-    return this.withOneBos(ids);
+    return addBos ? this.withOneBos(ids) : ids;
   }
 
   /** Exactly one BOS in front, for a model that wants one; else the ids as they are. */
@@ -98,9 +98,9 @@ export class Tokenizer {
     return DECODER.decode(this.tokenBytes(id, 'spelled'));
   }
 
-  /** The text of several tokens; control tokens leave nothing. */
-  decode(ids: readonly number[]): string {
-    return DECODER.decode(Buffer.concat(ids.map(id => this.tokenBytes(id))));
+  /** The text of several tokens; control tokens leave nothing, or their spelling where asked. */
+  decode(ids: readonly number[], controlTokens: 'hidden' | 'spelled' = 'hidden'): string {
+    return DECODER.decode(Buffer.concat(ids.map(id => this.tokenBytes(id, controlTokens))));
   }
 
   isControl(id: number): boolean {

@@ -78,6 +78,7 @@ const GENERATION_REFUSALS: readonly ErrorCode[] = [
   ...(['request_exceeds_limit', 'request_cancelled', 'model_not_found', 'idempotency_conflict', 'body_too_large'] as const),
   ...(['rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
 ];
+const QUICK_REFUSALS = GENERATION_REFUSALS.filter(code => code !== 'context_length_exceeded');
 const BODY_REFUSALS: readonly ErrorCode[] = ['invalid_json', 'invalid_value', 'missing_required_parameter', 'body_too_large'];
 
 export const OPERATIONS: readonly Operation[] = [
@@ -111,6 +112,22 @@ export const OPERATIONS: readonly Operation[] = [
     refusals: ['model_not_found', 'not_found'],
   },
   {
+    ...{ method: 'post', path: '/tokenize', id: 'tokenize', tag: 'Inference', access: 'key' },
+    summary: 'The tokens of a text or of a rendered conversation.',
+    description: "vLLM's call. It counts as a request, and as no tokens.",
+    request: 'TokenizeRequest',
+    replies: [{ ...json(200, 'Tokens', 'The tokens.'), headers: ['x-sluice-stream-id'] }],
+    refusals: QUICK_REFUSALS,
+  },
+  {
+    ...{ method: 'post', path: '/detokenize', id: 'detokenize', tag: 'Inference', access: 'key' },
+    summary: 'The text of tokens.',
+    description: "vLLM's call. It counts as a request, and as no tokens.",
+    request: 'DetokenizeRequest',
+    replies: [{ ...json(200, 'Detokenized', 'The text.'), headers: ['x-sluice-stream-id'] }],
+    refusals: QUICK_REFUSALS,
+  },
+  {
     ...{ method: 'get', path: '/v1/streams/{id}', id: 'resumeStream', tag: 'Streams', access: 'stream' },
     summary: 'An answer once more, from where its client stands, and on as it is made.',
     description: 'For the tenant whose request it was; to everyone else there is no such stream.',
@@ -126,7 +143,7 @@ export const OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'The answer in the form that its request asked for.',
-        content: { [SSE_TYPE]: events('ChatCompletionChunk', 'CompletionChunk'), [JSON_TYPE]: 'AnyCompletion' },
+        content: { [SSE_TYPE]: events('ChatCompletionChunk', 'CompletionChunk'), [JSON_TYPE]: 'AnyReply' },
         headers: ['x-sluice-stream-id', 'x-sluice-stream-token'],
       },
       {

@@ -8,6 +8,8 @@ import { ERROR_CODES, type ErrorBody } from '../../shared/errors.ts';
 import { FINISH_REASONS } from '../../shared/token-event.ts';
 import type { CompletionChoiceOut, CompletionLogprobsOut } from '../completion-response.ts';
 import type { ChatChoiceOut, LogprobsOut, TimingsOut, UsageOut } from '../openai-response.ts';
+import type { DetokenizeOut, TokenizeOut } from '../quick-body.ts';
+import type { ModelOut } from '../routes/models.ts';
 
 const Count = z.int().min(0);
 const Ms = z.number().min(0);
@@ -118,9 +120,22 @@ export const Model = z.object({
   created: Seconds,
   owned_by: z.string(),
   context_length: z.int().min(1).describe('An extension: prompt and answer, in tokens.'),
-});
+  max_model_len: z.int().min(1).describe("The same, as vLLM's clients look for it."),
+  max_output_tokens: Count.describe('An extension: the longest answer, to a prompt of one token; 0 for a model that gives none.'),
+  endpoints: z.array(z.string()).describe('An extension: calls that it answers.'),
+  dimensions: z.int().min(1).optional().describe('An extension: numbers of its embeddings.'),
+}) satisfies z.ZodType<ModelOut>;
 
 export const ModelList = z.object({ object: z.literal('list'), data: z.array(Model) });
+
+export const Tokens = z.object({
+  count: Count,
+  max_model_len: z.int().min(1).describe('Prompt and answer together, in tokens.'),
+  tokens: z.array(Count),
+  token_strs: z.array(z.string()).nullable().describe('Where `return_token_strs` asked for them.'),
+}) satisfies z.ZodType<TokenizeOut>;
+
+export const Detokenized = z.object({ prompt: z.string().describe('Control tokens are spelled.') }) satisfies z.ZodType<DetokenizeOut>;
 
 export const CancelledStream = z.object({
   id: z.string(),

@@ -3,11 +3,14 @@ import { z } from 'zod';
 import { KeyChangeIn, KeyIn, TenantIn, TenantName } from '../../shared/admin-wire.ts';
 import { ChatBody } from '../chat-request.ts';
 import { CompletionBody } from '../completion-request.ts';
+import { DetokenizeBody, TokenizeBody } from '../quick-request.ts';
 import * as replies from './reply-schemas.ts';
 
 const REQUESTS = {
   ChatCompletionRequest: ChatBody,
   CompletionRequest: CompletionBody,
+  TokenizeRequest: TokenizeBody,
+  DetokenizeRequest: DetokenizeBody,
   TenantRequest: TenantIn,
   KeyRequest: KeyIn,
   KeyChangeRequest: KeyChangeIn,
@@ -20,7 +23,9 @@ const REPLIES = {
   ChatCompletionChunk: replies.ChatCompletionChunk,
   Completion: replies.Completion,
   CompletionChunk: replies.CompletionChunk,
-  AnyCompletion: z.union([replies.ChatCompletion, replies.Completion]),
+  AnyReply: z.union([replies.ChatCompletion, replies.Completion, replies.Tokens, replies.Detokenized]),
+  Tokens: replies.Tokens,
+  Detokenized: replies.Detokenized,
   Model: replies.Model,
   ModelList: replies.ModelList,
   CancelledStream: replies.CancelledStream,

@@ -1,9 +1,10 @@
 /** GET /v1/models and /v1/models/{id}: what is served now. */
 import type { Context } from 'hono';
 import { ApiError } from '../../shared/errors.ts';
+import type { TaskKind } from '../../shared/job.ts';
 import type { AppEnv } from '../app-env.ts';
 import { anyShard, callBroker } from '../broker-call.ts';
-import type { ServedModel } from '../card-board.ts';
+import { defaultName, type ServedModel } from '../card-board.ts';
 import type { Settings } from '../env.ts';
 
 export function listModels(settings: Settings) {
@@ -22,7 +23,7 @@ export function retrieveModel(settings: Settings) {
     if (!reply.ok) return reply;
     const served: ServedModel[] = await reply.json();
     const asked = c.req.param('id') ?? '';
-    const name = asked === 'default' ? (settings.defaultModel ?? served[0]?.name) : asked;
+    const name = asked === 'default' ? defaultName(served, 'generate', settings.defaultModel) : asked;
     const found = served.find(candidate => candidate.name === name);
     if (found === undefined)
       throw new ApiError('model_not_found', `The model '${asked.slice(0, 128)}' does not exist.`, { param: 'model' });
@@ -30,12 +31,39 @@ export function retrieveModel(settings: Settings) {
   };
 }
 
-function modelOut(model: ServedModel) {
+export interface ModelOut {
+  id: string;
+  object: 'model';
+  created: number;
+  owned_by: string;
+  context_length: number;
+  /** vLLM's name for the same. */
+  max_model_len: number;
+  max_output_tokens: number;
+  endpoints: string[];
+  dimensions?: number | undefined;
+}
+
+/** Calls by what a model must be able to do for them. */
+const ENDPOINTS: readonly (readonly [TaskKind, readonly string[]])[] = [
+  ['generate', ['/v1/chat/completions', '/v1/completions']],
+  ['embed', ['/v1/embeddings']],
+  ['tokenize', ['/tokenize']],
+  ['detokenize', ['/detokenize']],
+];
+
+function modelOut(model: ServedModel): ModelOut {
+  const { name, contextTokens, servedSince, tasks, dimensions } = model;
   return {
-    id: model.name,
+    id: name,
     object: 'model',
-    created: Math.floor(model.servedSince / 1000),
+    created: Math.floor(servedSince / 1000),
     owned_by: 'sluice',
-    context_length: model.contextTokens,
+    context_length: contextTokens,
+    max_model_len: contextTokens,
+    // The prompt takes one at least; of a prompt of n tokens the answer may have so many fewer.
+    max_output_tokens: tasks.includes('generate') ? contextTokens - 1 : 0,
+    endpoints: ENDPOINTS.flatMap(([task, paths]) => (tasks.includes(task) ? paths : [])),
+    ...(dimensions !== undefined && { dimensions }),
   };
 }

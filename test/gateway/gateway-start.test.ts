@@ -7,6 +7,7 @@ import { findModel, servedModels } from '../../gateway/card-board.ts';
 import { readSettings, SETTINGS } from '../../gateway/env.ts';
 import { firstPriority, STEPS_PER_CLASS } from '../../gateway/fair-queue.ts';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
+import { TASK_KINDS, type TaskKind } from '../../shared/job.ts';
 
 describe('settings', () => {
   test('defaults lie within their own rules', () => {
@@ -45,7 +46,8 @@ describe('models', () => {
     },
     ...more,
   });
-  const find = (cards: BatcherCard[], name: string, defaultModel?: string) => findModel(cards, name, { defaultModel, now: 2_000 });
+  const find = (cards: BatcherCard[], name: string, defaultModel?: string) =>
+    findModel(cards, name, { task: 'generate', defaultModel, now: 2_000 });
 
   test('the smallest context of its batchers, the longest service', () => {
     const cards = [
@@ -54,7 +56,43 @@ describe('models', () => {
       card({ contextTokens: 5, writtenAt: -9_000 }),
       card({ contextTokens: 4, state: 'draining' }),
     ];
-    expect(servedModels(cards, 2_000)).toEqual([{ name: 'm', contextTokens: 50, servedSince: 10 }]);
+    expect(servedModels(cards, 2_000)).toEqual([{ name: 'm', contextTokens: 50, servedSince: 10, tasks: ['generate'] }]);
+  });
+
+  describe('by what they do', () => {
+    const able = (tasks: string[]) => ({ tasks });
+    // By name the one that embeds comes first.
+    const both = [card({ model: 'a', ...able(['embed', 'tokenize']) }), card({ model: 'b', ...able(['generate', 'tokenize']) })];
+    const of = (task: TaskKind, cards: BatcherCard[], name: string, defaultModel?: string) =>
+      findModel(cards, name, { task, defaultModel, now: 2_000 }).name;
+
+    test('default is one that does it, and first of all the one that generates', () => {
+      expect(TASK_KINDS.map(task => [task, ['generate', 'tokenize', 'embed'].includes(task) && of(task, both, 'default')])).toEqual([
+        ['generate', 'b'],
+        ['embed', 'a'],
+        ['tokenize', 'b'],
+        ['detokenize', false],
+      ]);
+      // The setting says so, unless that model cannot.
+      expect([of('tokenize', both, 'default', 'a'), of('generate', both, 'default', 'a')]).toEqual(['a', 'b']);
+    });
+
+    test('a model that does other things is named as such', () => {
+      expect(() => of('embed', both, 'b')).toThrow(expect.objectContaining({ code: 'invalid_value', param: 'model' }));
+      expect(() => of('generate', both, 'a')).toThrow("'a' does not generate text");
+    });
+
+    test('where none does it, or none now', () => {
+      expect(() => of('detokenize', both, 'default')).toThrow(expect.objectContaining({ code: 'model_not_found', param: 'model' }));
+      const away = [card({ model: 'a', writtenAt: -9_000, ...able(['embed']) }), both[1]!];
+      expect(() => of('embed', away, 'default')).toThrow(expect.objectContaining({ code: 'no_batcher' }));
+      expect(() => of('generate', [both[0]!], 'default')).toThrow(expect.objectContaining({ code: 'no_batcher' }));
+    });
+
+    test('batchers of one model may be of several versions', () => {
+      const mixed = [card({}), card({ batcherId: 'c', ...able(['generate', 'tokenize']) })];
+      expect(of('tokenize', mixed, 'm')).toBe('m');
+    });
   });
 
   test('default, by setting or by name', () => {

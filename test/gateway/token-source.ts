@@ -5,7 +5,7 @@
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
-import { Job, promptsOf } from '../../shared/job.ts';
+import { Job, promptsOf, TASK_KINDS, type Task } from '../../shared/job.ts';
 import {
   BATCHER_CARDS,
   CARD_INTERVAL_MS,
@@ -15,6 +15,7 @@ import {
   OUT_STREAM_LENGTH,
   outKey,
   ownQueue,
+  QUICK_QUEUE,
   queuePrefix,
   SHARED_QUEUE,
 } from '../../shared/keys.ts';
@@ -67,6 +68,8 @@ export interface TokenSourceOptions {
   batcherId?: string;
 }
 
+/** Of every text. */
+const VECTOR = [0.5, -0.5, 0.5, 0.5];
 const LOCK_TOKEN = 'token-source';
 const POLL_MS = 10;
 
@@ -76,7 +79,7 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
   const redis = new Redis(options.redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
   redis.on('error', () => undefined);
   const batcherId = options.batcherId ?? `source-${model}`;
-  const workers = [ownQueue(batcherId), SHARED_QUEUE].map(
+  const workers = [QUICK_QUEUE, ownQueue(batcherId), SHARED_QUEUE].map(
     name =>
       new Worker(name, null, {
         connection: { url: options.redisUrl, maxRetriesPerRequest: null, retryStrategy: () => 50 },
@@ -98,6 +101,8 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
     batcherId,
     model,
     contextTokens: options.contextTokens ?? 100_000,
+    tasks: [...TASK_KINDS],
+    dimensions: VECTOR.length,
     writtenAt: now,
     startedAt: now,
     state: 'serving',
@@ -222,6 +227,12 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     await send([{ type: 'error', ...script.error }]);
     return;
   }
+  if (job.task !== undefined) {
+    const usage = { promptTokens: job.task.kind === 'embed' ? promptsOf(job).length : 0, completionTokens: 0, cachedTokens: 0 };
+    const timings = { queueMs: 1, prefillMs: 0, ttftMs: 1, decodeTokensPerSecond: 0 };
+    await send([{ type: 'accepted', promptTokens: usage.promptTokens }, answerTo(job, job.task), { type: 'finish', usage, timings }]);
+    return;
+  }
   await send([{ type: 'accepted', promptTokens }]);
   const finishReason = script.finishReason ?? (pieces.length < wanted.length ? 'length' : 'stop');
   // One that says nothing ends all the same.
@@ -259,6 +270,27 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       await redis.xadd(outKey(job.shard), '*', 'e', JSON.stringify([forged]));
     }
     await pause(script.stepMs ?? 0);
+  }
+}
+
+/** A token is a word, its id its place; detokenized it is its id. */
+function answerTo(job: Job, task: Task): Unnumbered {
+  const pieces = scriptOf(job).pieces ?? [];
+  switch (task.kind) {
+    case 'tokenize':
+      return {
+        type: 'tokens',
+        tokenIds: [...pieces.keys()],
+        contextTokens: 100_000,
+        ...(task.tellTexts && { texts: pieces }),
+      };
+    case 'detokenize':
+      return { type: 'text', text: pieces.join(' ') };
+    case 'embed': {
+      const numbers = promptsOf(job).flatMap(() => VECTOR.slice(0, task.dimensions));
+      const vectors = Buffer.from(Float32Array.from(numbers).buffer).toString('base64');
+      return { type: 'embeddings', first: 0, dimensions: task.dimensions ?? VECTOR.length, vectors };
+    }
   }
 }
 
