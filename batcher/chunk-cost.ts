@@ -4,8 +4,8 @@
  *   ms = once + token · n + reread · start + pair · n · (start + n / 2)
  *
  * for a chunk of n tokens: a part that every run has; the matrices, by token; keys and values of the past, which every chunk reads again; and
- * attention, by pair of tokens. At 4,000 tokens of past a token costs nearly three times what it costs at the start, and a short chunk four times
- * (measured), so a size that ignores the start breaks any bound on a chunk's time.
+ * attention, by pair of tokens. At 4,000 tokens of past a token costs nearly three times what it costs at the start (measured), so a size that
+ * ignores the start breaks any bound on a chunk's time.
  *
  * The four are fitted by least squares of the relative error, none below zero, drawn a little to the shape that was measured on the default model:
  * so one chunk is enough for a first estimate, and what recent chunks say nothing about (all short, or all at the start) stays plausible.
@@ -13,8 +13,8 @@
 
 /** Work that lies this far back counts 1/e. */
 const WINDOW_MS = 5_000;
-/** Each part in units of one token's matrices, as measured on the default model (135M, float32 cache). */
-const SHAPE: Parts = [2, 1, 0.007, 0.00035];
+/** Each part in units of one token's matrices, as measured on the default model (135M). */
+const SHAPE: Parts = [2, 1, 0.001, 0.0005];
 /** Weight of the shape, where that of one chunk is 1. */
 const SHAPE_WEIGHT = 0.02;
 /** Rounds of the fit, which starts from the last one's result. */
