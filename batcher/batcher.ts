@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
 import { TASK_KINDS } from '../shared/job.ts';
 import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
+import { openRowPasses } from './engine/foreign.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
@@ -134,7 +135,10 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(tokenizer, new SamplingScratch(shape.vocabSize)),
+    branchMaker: new BranchMaker(
+      tokenizer,
+      new SamplingScratch(shape.vocabSize, kernelPath === undefined ? undefined : bytes => openRowPasses(kernelPath, bytes)),
+    ),
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,

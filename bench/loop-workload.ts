@@ -9,6 +9,7 @@
  */
 
 import type { DecodeBatch, Engine } from '../batcher/engine/engine.ts';
+import { openRowPasses } from '../batcher/engine/foreign.ts';
 import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
 import { Generations } from '../batcher/generations.ts';
 import { KvCache } from '../batcher/kv/kv-cache.ts';
@@ -100,6 +101,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   const model = await openPrepared(plan.modelDirectory);
   const { tokenizer, template } = await loadChat(model);
   const { contextTokens } = model.manifest.shape;
+  const { kernelPath } = model;
   const engine = new TwiceRun(new OrtEngine(plan.engine));
   const { blockTokens, rowCount } = plan.engine;
   const kv = new KvCache({ blockTokens, rowCount, budgetBlocks: plan.engine.storeBlocks, storeBlocks: plan.engine.storeBlocks });
@@ -129,7 +131,10 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(tokenizer, new SamplingScratch(model.manifest.shape.vocabSize)),
+    branchMaker: new BranchMaker(
+      tokenizer,
+      new SamplingScratch(model.manifest.shape.vocabSize, kernelPath === undefined ? undefined : bytes => openRowPasses(kernelPath, bytes)),
+    ),
     contextTokens,
     maxAttempts: 1,
     reproducible: true,

@@ -1,5 +1,6 @@
 /**
  * RowKernels: the passes over a whole vocabulary, four tokens at a time, as WebAssembly vector code; several times faster than scalar JavaScript.
+ * Hosts that have our kernel library use its passes instead (engine/kernels/rows.c), which are faster still.
  * Each reads a row in the kernels' own memory, whose length is a multiple of SUM_BLOCK (the rest is -Infinity), and never changes it; NaN counts as -Infinity.
  *
  * The weight exp(x) is made as 2^(n + r) with n an integer and |r| <= 1/2: relative error below 2e-7 beside that of the argument, which float32

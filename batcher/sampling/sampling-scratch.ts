@@ -6,9 +6,12 @@
  *   constants | model row | edited row | weights (float32, a token) | ids (int32, a token) | block maxima (float32) | block sums (float64)
  */
 import { LogitRow } from './logit-row.ts';
-import { CONSTANT_BYTES, MAX_BLOCK, openKernels, SUM_BLOCK } from './row-kernels.ts';
+import { CONSTANT_BYTES, MAX_BLOCK, openKernels, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
 
 const VECTOR_BYTES = 16;
+
+/** Gives kernels and the memory of at least so many bytes that they work on. */
+export type KernelSource = (bytes: number) => { kernels: RowKernels; buffer: ArrayBufferLike };
 
 export class SamplingScratch {
   readonly vocabSize: number;
@@ -26,7 +29,8 @@ export class SamplingScratch {
   /** Indices of candidates that a selection still looks at. */
   readonly members: Int32Array;
 
-  constructor(vocabSize: number) {
+  /** `open`: the kernels; in WebAssembly where the host has no others. */
+  constructor(vocabSize: number, open: KernelSource = openKernels) {
     this.vocabSize = vocabSize;
     const padded = Math.ceil(vocabSize / SUM_BLOCK) * SUM_BLOCK;
     let end = CONSTANT_BYTES;
@@ -44,7 +48,7 @@ export class SamplingScratch {
       maxima: place((padded / MAX_BLOCK) * 4),
       sums: place((padded / SUM_BLOCK) * 8),
     };
-    const { kernels, buffer } = openKernels(end);
+    const { kernels, buffer } = open(end);
     this.model = new LogitRow(kernels, buffer, { row: modelAddress, ...shared, vocabSize, padded });
     this.edited = new LogitRow(kernels, buffer, { row: editedAddress, ...shared, vocabSize, padded });
     this.ids = this.model.ids;

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { copyFile, mkdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-const SOURCES = ['tiled.c', 'attention.c', 'library.c'].map(name => join(import.meta.dirname, name));
+const SOURCES = ['tiled.c', 'attention.c', 'rows.c', 'library.c'].map(name => join(import.meta.dirname, name));
 const HEADERS = ['operator.h', 'vector.h'].map(name => join(import.meta.dirname, name));
 const FLAGS = ['-O3', '-fvisibility=hidden', '-shared', '-fPIC', '-Wl,-z,now', '-o'] as const;
 /** Debian's alternatives first, then what a bare toolchain has. */

@@ -1,7 +1,13 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openRowPasses } from '../../../batcher/engine/foreign.ts';
+import { whyNoKernels, writeKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
+import { defaultCacheRoot } from '../../../batcher/model/cache-root.ts';
 import { CounterRandom } from '../../../batcher/sampling/counter-random.ts';
-import { SamplingScratch } from '../../../batcher/sampling/sampling-scratch.ts';
+import { type KernelSource, SamplingScratch } from '../../../batcher/sampling/sampling-scratch.ts';
 
 const logit = fc.oneof(
   { weight: 8, arbitrary: fc.float({ min: -60, max: 60, noNaN: true }) },
@@ -9,14 +15,28 @@ const logit = fc.oneof(
 );
 const logits = fc.array(logit, { minLength: 1, maxLength: 1300 }).map(values => Float32Array.from([...values, 1]));
 
+let folder: string;
+let open: KernelSource | undefined;
+
 function scanned(values: Float32Array) {
-  const { model } = new SamplingScratch(values.length);
+  const { model } = new SamplingScratch(values.length, open);
   model.load(values);
   model.scan();
   return model;
 }
 
-describe('RowKernels against plain loops', () => {
+/** What the host can run. */
+const KINDS = whyNoKernels() === undefined ? (['WebAssembly', 'the kernel library'] as const) : (['WebAssembly'] as const);
+
+describe.each(KINDS)('RowKernels in %s against plain loops', kind => {
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'sluice-rows-'));
+    const library = join(folder, 'kernels.so');
+    if (kind !== 'WebAssembly') await writeKernels(library, join(defaultCacheRoot(), 'kernels'));
+    open = kind === 'WebAssembly' ? undefined : bytes => openRowPasses(library, bytes);
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
   test('largest value and its lowest id', () => {
     fc.assert(
       fc.property(logits, values => {
