@@ -9,7 +9,7 @@ import { runToEnd } from './supervisor/run-to-end.ts';
 import { Screen } from './supervisor/screen.ts';
 import { StartError } from './supervisor/start-error.ts';
 import { prepareStartModel } from './supervisor/start-model.ts';
-import { BATCHER_OPTIONS, WEIGHTS } from './supervisor/start-options.ts';
+import { BATCHER_OPTIONS, KERNELS, WEIGHTS } from './supervisor/start-options.ts';
 
 const MAIN = join(import.meta.dirname, '..', 'batcher', 'main.ts');
 const LEFT_TO_THE_BATCHER = [...BATCHER_OPTIONS, ['--metrics-port <port>', 'serve /metrics on 127.0.0.1'] as const];
@@ -23,6 +23,11 @@ async function main(argv: readonly string[]): Promise<number> {
     .description('Runs one batcher for the Redis that REDIS_URL names.')
     .option('--model <path|name>', 'GGUF file, or the name of a known model (default: smollm2-135m-instruct, fetched once)')
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
+    .addOption(
+      new Option('--kernels <name>', 'operators of the engine: our own or onnxruntime’s (default: tiled where the host can)').choices(
+        KERNELS,
+      ),
+    )
     .helpOption('-h, --help', 'this text')
     .allowUnknownOption()
     .allowExcessArguments()
@@ -32,13 +37,13 @@ async function main(argv: readonly string[]): Promise<number> {
       `\nThe batcher's own:\n${LEFT_TO_THE_BATCHER.map(([flags, about]) => `  ${flags.padEnd(32)}${about}`).join('\n')}`,
     )
     .parse([...argv], { from: 'user' });
-  const { model, weights } = program.opts();
+  const { model, weights, kernels } = program.opts();
   try {
     const redisUrl = process.env.REDIS_URL;
     if (!redisUrl)
       throw new StartError('REDIS_URL is missing: it names the Redis that the gateway uses, as rediss://user:password@host:port.');
     screen.done('Redis', await checkRedis(redisUrl));
-    const prepared = await prepareStartModel({ model, weights }, screen);
+    const prepared = await prepareStartModel({ model, weights, kernels }, screen);
     screen.done('Model', prepared.name);
     return await runToEnd([process.execPath, MAIN, '--model-dir', prepared.directory, ...program.args], { folder: process.cwd() });
   } catch (thrown) {

@@ -1,6 +1,6 @@
 /**
  * Model: prepares models ahead of time and says what is in them.
- * `npm run model -- prepare path.gguf [--weights q4|q8|f32] [--verify]`, `npm run model -- info path.gguf`; `default` instead of a path
+ * `npm run model -- prepare path.gguf [--weights q4|q8|f32] [--kernels tiled|stock] [--verify]`, `npm run model -- info path.gguf`; `default` instead of a path
  * is the default model. A file that cannot be used ends in one line on standard error and exit code 2.
  */
 import { stat } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { Argument, Command, Option } from 'commander';
 import { fetchDefaultModel } from '../batcher/model/download.ts';
 import { openGguf } from '../batcher/model/gguf-file.ts';
 import { readLlamaShape } from '../batcher/model/llama-shape.ts';
-import { WEIGHTS_CHOICES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
+import { type Kernels, WEIGHTS_CHOICES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
 import { ModelError } from '../batcher/model/model-error.ts';
 import { modelNameOf } from '../batcher/model/model-name.ts';
 import { prepareModel } from '../batcher/model/prepare.ts';
@@ -17,6 +17,7 @@ import { ProgressLine } from './progress-line.ts';
 
 interface PrepareFlags {
   weights?: WeightsChoice;
+  kernels?: Kernels;
   verify?: boolean;
   cache?: string;
 }
@@ -35,6 +36,9 @@ program
   .addOption(
     new Option('--weights <form>', 'form of the weights (default: quantized ones as they are, floats in 8 bits)').choices(WEIGHTS_CHOICES),
   )
+  .addOption(
+    new Option('--kernels <name>', 'operators: our own or onnxruntime’s (default: tiled where the host can)').choices(['tiled', 'stock']),
+  )
   .option('--verify', 'read every byte of what is there instead of trusting sizes and times')
   .addOption(cache)
   .action(prepare);
@@ -48,12 +52,12 @@ try {
   process.exitCode = 2;
 }
 
-async function prepare(source: string, { weights, verify, cache: cacheRoot }: PrepareFlags): Promise<void> {
+async function prepare(source: string, { weights, kernels, verify, cache: cacheRoot }: PrepareFlags): Promise<void> {
   using line = new ProgressLine(process.stderr);
   const onProgress = (done: number, total: number, label: string): void => line.show(done, total, label);
   const path = await resolveSource(source, cacheRoot, onProgress);
   const startedAt = performance.now();
-  const prepared = await prepareModel(path, { weights, verify, cacheRoot, onProgress, onRebuild: reason => line.say(reason) });
+  const prepared = await prepareModel(path, { weights, kernels, verify, cacheRoot, onProgress, onRebuild: reason => line.say(reason) });
   line.clear();
   const { manifest, directory } = prepared;
   const bytes = manifest.files.reduce((sum, file) => sum + file.byteLength, 0);
@@ -62,6 +66,8 @@ async function prepare(source: string, { weights, verify, cache: cacheRoot }: Pr
     ['folder', directory],
     ['size', megabytes(bytes)],
     ['weights', describeForms(manifest.forms)],
+    ['kernels', manifest.kernels],
+    ['KV cache', manifest.kvTypes.join(' or ')],
     ['context', `${manifest.shape.contextTokens} tokens`],
     ['time', `${((performance.now() - startedAt) / 1000).toFixed(1)} s`],
   ]);

@@ -2,12 +2,13 @@
 import { existsSync } from 'node:fs';
 import type { StackModel } from './stack.ts';
 import { StartError } from './start-error.ts';
-import type { Weights } from './start-options.ts';
+import type { Kernels, Weights } from './start-options.ts';
 
 export interface ModelWish {
   /** Path of a GGUF file or a name; absent means the default model. */
   model?: string | undefined;
   weights?: Weights | undefined;
+  kernels?: Kernels | undefined;
 }
 
 export interface ModelProgress {
@@ -28,6 +29,7 @@ export async function prepareStartModel(
   const { prepareModel } = await import('../../batcher/model/prepare.ts');
   const prepared = await prepareModel(ggufPath, {
     ...(wish.weights !== undefined && { weights: wish.weights }),
+    kernels: wish.kernels,
     onProgress: (done, total, label) => screen.progress(`Model: ${label}`, done, total),
     onRebuild: reason => screen.note(reason),
   });

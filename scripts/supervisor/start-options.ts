@@ -8,6 +8,9 @@ export type Runtime = (typeof RUNTIMES)[number];
 export const WEIGHTS = ['q4', 'q8', 'f32'] as const;
 export type Weights = (typeof WEIGHTS)[number];
 
+export const KERNELS = ['tiled', 'stock'] as const;
+export type Kernels = (typeof KERNELS)[number];
+
 export interface StartOptions {
   /** 0 means any free one. */
   port: number;
@@ -15,6 +18,8 @@ export interface StartOptions {
   /** Path of a GGUF file or a name; absent means the default model. */
   model: string | undefined;
   weights: Weights | undefined;
+  /** Absent: our own where the host can compile and run them. */
+  kernels: Kernels | undefined;
   batcherCount: number;
   /** Handed to every batcher as they were given. */
   batcherArguments: string[];
@@ -48,6 +53,11 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     .option('--host <address>', 'address to listen on; 0.0.0.0 or * for all', '127.0.0.1')
     .option('--model <path|name>', 'GGUF file, or the name of a known model (default: smollm2-135m-instruct, fetched once)')
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
+    .addOption(
+      new Option('--kernels <name>', 'operators of the engine: our own or onnxruntime’s (default: tiled where the host can)').choices(
+        KERNELS,
+      ),
+    )
     .option('--batchers <count>', 'batcher processes', wholeNumber(1, 256), 1)
     .option(
       '--redis <url>',
@@ -76,6 +86,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     host: given.host,
     model: given.model,
     weights: given.weights,
+    kernels: given.kernels,
     batcherCount: given.batchers,
     batcherArguments: BATCHER_OPTIONS.flatMap(([flags]) => {
       const option = new Option(flags);

@@ -15,6 +15,7 @@ describe('options', () => {
       host: '127.0.0.1',
       model: undefined,
       weights: undefined,
+      kernels: undefined,
       batcherCount: 1,
       batcherArguments: [],
       redisUrl: undefined,
@@ -32,7 +33,7 @@ describe('options', () => {
 
   it.each(BATCHER_OPTIONS)('%s is one that a batcher knows', flags => {
     const [name, form] = flags.split(' ') as [string, string];
-    const value = form === '<on|off>' ? 'off' : form === '<size>' ? '512M' : '31';
+    const value = { '<on|off>': 'off', '<size>': '512M', '<f16|f32>': 'f32' }[form] ?? '31';
     const { batcherArguments } = readStartOptions([name, value], {});
     expect(batcherArguments).toEqual([name, value]);
     const settings = readSettings(['--model-dir', '/model', ...batcherArguments], {});
