@@ -17,8 +17,9 @@ const WINDOW_MS = 5_000;
 const SHAPE: Parts = [2, 1, 0.001, 0.0005];
 /** Weight of the shape, where that of one chunk is 1. */
 const SHAPE_WEIGHT = 0.02;
-/** Rounds of the fit, which starts from the last one's result. */
+/** Most rounds of the fit, which starts from the last one's result and ends when a round changes next to nothing. */
 const ROUNDS = 40;
+const SETTLED = 1e-7;
 
 /** once, token, reread, pair. */
 type Parts = readonly [number, number, number, number];
@@ -35,7 +36,7 @@ export class ChunkCost {
   readonly #squares = PART_INDEXES.map(() => [0, 0, 0, 0] as [number, number, number, number]);
   readonly #sums: [number, number, number, number] = [0, 0, 0, 0];
   /** Of each part, how many times the shape's. */
-  readonly #multiples: [number, number, number, number] = [1, 1, 1, 1];
+  #multiples: Parts = [1, 1, 1, 1];
   /** Milliseconds; undefined until the first chunk. */
   #parts: Parts | undefined;
 
@@ -83,15 +84,26 @@ export class ChunkCost {
     }
     const scale = shapeSum / shapeSquare;
     const unit = SHAPE.map(part => part * scale) as unknown as Parts;
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const i of PART_INDEXES) {
-        let others = 0;
-        for (const j of PART_INDEXES) if (j !== i) others += unit[j] * this.#squares[i]![j] * this.#multiples[j];
-        const wanted = unit[i] * (this.#sums[i] - others) + SHAPE_WEIGHT;
-        this.#multiples[i] = Math.max(0, wanted / (unit[i] * unit[i] * this.#squares[i]![i] + SHAPE_WEIGHT));
-      }
+    // The normal equations of the multiples, which every round goes through: each row's other coefficients, then what the row is divided by.
+    const [a, b, c, d] = PART_INDEXES.map(i => PART_INDEXES.map(j => unit[i] * unit[j] * this.#squares[i]![j])) as unknown as [
+      Parts,
+      Parts,
+      Parts,
+      Parts,
+    ];
+    const wanted = PART_INDEXES.map(i => unit[i] * this.#sums[i] + SHAPE_WEIGHT) as unknown as Parts;
+    const over = [a[0] + SHAPE_WEIGHT, b[1] + SHAPE_WEIGHT, c[2] + SHAPE_WEIGHT, d[3] + SHAPE_WEIGHT];
+    let [once, token, reread, pair] = this.#multiples;
+    for (let round = 0, moved = 1; round < ROUNDS && moved > SETTLED; round++) {
+      const before = [once, token, reread, pair] as const;
+      once = Math.max(0, (wanted[0] - a[1] * token - a[2] * reread - a[3] * pair) / over[0]!);
+      token = Math.max(0, (wanted[1] - b[0] * once - b[2] * reread - b[3] * pair) / over[1]!);
+      reread = Math.max(0, (wanted[2] - c[0] * once - c[1] * token - c[3] * pair) / over[2]!);
+      pair = Math.max(0, (wanted[3] - d[0] * once - d[1] * token - d[2] * reread) / over[3]!);
+      moved = Math.abs(once - before[0]) + Math.abs(token - before[1]) + Math.abs(reread - before[2]) + Math.abs(pair - before[3]);
     }
-    this.#parts = unit.map((part, i) => part * this.#multiples[i]!) as unknown as Parts;
+    this.#multiples = [once, token, reread, pair];
+    this.#parts = [unit[0] * once, unit[1] * token, unit[2] * reread, unit[3] * pair];
   }
 }
 

@@ -3,7 +3,7 @@
  * how many of them came as two latency objectives promise.
  */
 import { ARRIVAL_KINDS } from '../planner/arrivals.ts';
-import { type GoodputFigures, goodputFigures, type Percentiles } from '../planner/goodput.ts';
+import { type GoodputFigures, GoodputTally, type Percentiles } from '../planner/goodput.ts';
 import { TRACE_NAMES } from '../planner/trace-file.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
@@ -138,7 +138,10 @@ async function warmUp(stack: Stack): Promise<void> {
 
 function findings(settings: ReplayRun['settings'], { model, load, record }: Replayed): Findings {
   const objectives = { ttftMs: settings['ttft-slo'], tpotMs: settings['tpot-slo'] };
-  const figures = goodputFigures({ requests: record.requests, gaps: record.gaps, windowMs: settings.duration }, objectives);
+  const tally = new GoodputTally(objectives);
+  for (const request of record.requests) tally.add(request);
+  tally.gaps.merge(record.gaps.data());
+  const figures = tally.figures(settings.duration);
   const cachedShare = figures.promptTokens === 0 ? 0 : figures.cachedTokens / figures.promptTokens;
   const lateP99 = record.latenessMs.percentile(99) ?? 0;
   return {
@@ -162,7 +165,7 @@ function findings(settings: ReplayRun['settings'], { model, load, record }: Repl
       },
     ],
     figures: { ...figures, cachedShare, idealShare: load.idealShare, factor: load.factor, sendLatenessMsP99: lateP99 },
-    bars: [{ name: 'requests broken', value: figures.brokenCount, relation: '=', limit: 0 }],
+    bars: [{ name: 'requests broken', value: figures.counts.broken, relation: '=', limit: 0 }],
     notes: [
       ...load.notes,
       `the load client sent 99 % of the requests within ${lateP99.toFixed(1)} ms of their time`,
@@ -194,9 +197,6 @@ function goodputRows(figures: GoodputFigures): string[][] {
     ['rejection rate', figures.rejectionRate.toFixed(3)],
     ['aggregate tokens/s of whole answers', figures.aggregateTokensPerSecond.toFixed(1)],
     ['per-request tokens/s, median', figures.perRequestTokensPerSecondP50?.toFixed(1) ?? '-'],
-    [
-      'whole / refused / broken / unfinished / unsent',
-      [figures.wholeCount, figures.refusedCount, figures.brokenCount, figures.unfinishedCount, figures.unsentCount].join(' / '),
-    ],
+    [Object.keys(figures.counts).join(' / '), Object.values(figures.counts).join(' / ')],
   ];
 }

@@ -1,8 +1,11 @@
 /**
  * Goodput: what a load amounts to under two latency objectives: how many requests, and how many tokens, a second came as they were promised.
- * The same for requests that were really served and for simulated ones, so that the two can be laid beside each other.
+ * The same for requests that were really served and for simulated ones, so that the two can be laid beside each other; a million need no more memory
+ * than ten, and parts of a load that were counted apart add up.
  */
-import type { LatencyHistogram } from './latency-histogram.ts';
+import { LatencyHistogram } from './latency-histogram.ts';
+
+const OUTCOMES = ['whole', 'refused', 'broken', 'unfinished', 'unsent'] as const;
 
 /** Times in milliseconds from the start of the load. */
 export interface ServedRequest {
@@ -15,7 +18,7 @@ export interface ServedRequest {
   firstTokenAt: number | undefined;
   lastTokenAt: number | undefined;
   /** `unfinished`: still open when the measurement ended, which no objective allows; `unsent`: more were open than the client may have. */
-  outcome: 'whole' | 'refused' | 'broken' | 'unfinished' | 'unsent';
+  outcome: (typeof OUTCOMES)[number];
 }
 
 export interface Objectives {
@@ -33,11 +36,7 @@ export interface Percentiles {
 
 export interface GoodputFigures {
   requestCount: number;
-  wholeCount: number;
-  refusedCount: number;
-  brokenCount: number;
-  unfinishedCount: number;
-  unsentCount: number;
+  counts: Record<ServedRequest['outcome'], number>;
   offeredRequestsPerSecond: number;
   rejectionRate: number;
   /** Share of all requests that came as promised. */
@@ -58,78 +57,93 @@ export interface GoodputFigures {
   cachedTokens: number;
 }
 
-export interface LoadRecord {
-  requests: readonly ServedRequest[];
-  /** Between two tokens of one stream. */
-  gaps: LatencyHistogram;
-  /** How long requests kept arriving. */
-  windowMs: number;
+/** Plain data, for another thread. */
+export type TallyData = ReturnType<GoodputTally['data']>;
+
+export class GoodputTally {
+  readonly #objectives: Objectives;
+  readonly #counts = { whole: 0, refused: 0, broken: 0, unfinished: 0, unsent: 0 };
+  readonly #sums = { goodCount: 0, goodTokens: 0, completionTokens: 0, promptTokens: 0, cachedTokens: 0 };
+  readonly #latencies = { ttft: new LatencyHistogram(), tpot: new LatencyHistogram(), e2e: new LatencyHistogram() };
+  #lastAt = 0;
+  /** Between two tokens of one stream; whoever hears of tokens fills it. */
+  readonly gaps = new LatencyHistogram();
+
+  constructor(objectives: Objectives) {
+    this.#objectives = objectives;
+  }
+
+  add(request: ServedRequest): void {
+    this.#counts[request.outcome] += 1;
+    if (request.outcome !== 'whole') return;
+    const { arrivedAt, firstTokenAt, lastTokenAt, completionTokens } = request;
+    const ttftMs = firstTokenAt! - arrivedAt;
+    // An answer of one token has no time per token and meets every objective for it.
+    const tpotMs = completionTokens < 2 ? undefined : (lastTokenAt! - firstTokenAt!) / (completionTokens - 1);
+    const sums = this.#sums;
+    if (ttftMs <= this.#objectives.ttftMs && (tpotMs ?? 0) <= this.#objectives.tpotMs) {
+      sums.goodCount += 1;
+      sums.goodTokens += completionTokens;
+    }
+    sums.completionTokens += completionTokens;
+    sums.promptTokens += request.promptTokens;
+    sums.cachedTokens += request.cachedTokens;
+    this.#latencies.ttft.observe(ttftMs);
+    if (tpotMs !== undefined) this.#latencies.tpot.observe(tpotMs);
+    this.#latencies.e2e.observe(lastTokenAt! - arrivedAt);
+    this.#lastAt = Math.max(this.#lastAt, lastTokenAt!);
+  }
+
+  data() {
+    const { ttft, tpot, e2e } = this.#latencies;
+    return {
+      counts: { ...this.#counts },
+      sums: { ...this.#sums },
+      lastAt: this.#lastAt,
+      histograms: { ttft: ttft.data(), tpot: tpot.data(), e2e: e2e.data(), gaps: this.gaps.data() },
+    };
+  }
+
+  /** Of another part of the same load, under the same objectives. */
+  merge({ counts, sums, lastAt, histograms }: TallyData): void {
+    for (const outcome of OUTCOMES) this.#counts[outcome] += counts[outcome];
+    for (const name of Object.keys(sums) as (keyof typeof sums)[]) this.#sums[name] += sums[name];
+    this.#lastAt = Math.max(this.#lastAt, lastAt);
+    this.#latencies.ttft.merge(histograms.ttft);
+    this.#latencies.tpot.merge(histograms.tpot);
+    this.#latencies.e2e.merge(histograms.e2e);
+    this.gaps.merge(histograms.gaps);
+  }
+
+  /** How long requests kept arriving, and when the first of them came. */
+  figures(windowMs: number, fromMs = 0): GoodputFigures {
+    const requestCount = OUTCOMES.reduce((sum, outcome) => sum + this.#counts[outcome], 0);
+    const { goodCount, goodTokens, completionTokens, promptTokens, cachedTokens } = this.#sums;
+    const { ttft, tpot, e2e } = this.#latencies;
+    const perSecond = (amount: number, ms: number) => (ms > 0 ? (amount * 1000) / ms : 0);
+    const ofRequests = (count: number) => (requestCount === 0 ? 0 : count / requestCount);
+    const tpotP50 = tpot.percentile(50);
+    return {
+      requestCount,
+      counts: { ...this.#counts },
+      offeredRequestsPerSecond: perSecond(requestCount, windowMs),
+      rejectionRate: ofRequests(this.#counts.refused),
+      attainment: requestCount === 0 ? 1 : ofRequests(goodCount),
+      goodputRequestsPerSecond: perSecond(goodCount, windowMs),
+      goodputAggregateTokensPerSecond: perSecond(goodTokens, windowMs),
+      aggregateTokensPerSecond: perSecond(completionTokens, Math.max(windowMs, this.#lastAt - fromMs)),
+      perRequestTokensPerSecondP50: tpotP50 === undefined ? undefined : 1000 / tpotP50,
+      ttftMs: percentiles(ttft),
+      tpotMs: percentiles(tpot),
+      interTokenMs: percentiles(this.gaps),
+      e2eMs: percentiles(e2e),
+      promptTokens,
+      cachedTokens,
+    };
+  }
 }
 
-export function goodputFigures({ requests, gaps, windowMs }: LoadRecord, objectives: Objectives): GoodputFigures {
-  const whole = requests.filter(request => request.outcome === 'whole');
-  const good = whole.filter(request => isGood(request, objectives));
-  const counted = (outcome: ServedRequest['outcome']) => requests.filter(request => request.outcome === outcome).length;
-  const tpots = whole.flatMap(request => tpotMs(request) ?? []);
-  const lastAt = whole.reduce((most, request) => Math.max(most, request.lastTokenAt!), windowMs);
-  const perSecond = (amount: number, ms: number) => (ms > 0 ? (amount * 1000) / ms : 0);
-  return {
-    requestCount: requests.length,
-    wholeCount: whole.length,
-    refusedCount: counted('refused'),
-    brokenCount: counted('broken'),
-    unfinishedCount: counted('unfinished'),
-    unsentCount: counted('unsent'),
-    offeredRequestsPerSecond: perSecond(requests.length, windowMs),
-    rejectionRate: requests.length === 0 ? 0 : counted('refused') / requests.length,
-    attainment: requests.length === 0 ? 1 : good.length / requests.length,
-    goodputRequestsPerSecond: perSecond(good.length, windowMs),
-    goodputAggregateTokensPerSecond: perSecond(sum(good, 'completionTokens'), windowMs),
-    aggregateTokensPerSecond: perSecond(sum(whole, 'completionTokens'), lastAt),
-    perRequestTokensPerSecondP50: percentile(
-      tpots.filter(ms => ms > 0).map(ms => 1000 / ms),
-      50,
-    ),
-    ttftMs: percentiles(whole.map(request => request.firstTokenAt! - request.arrivedAt)),
-    tpotMs: percentiles(tpots),
-    interTokenMs: gaps.count === 0 ? undefined : { p50: gaps.percentile(50)!, p90: gaps.percentile(90)!, p99: gaps.percentile(99)! },
-    e2eMs: percentiles(whole.map(request => request.lastTokenAt! - request.arrivedAt)),
-    promptTokens: sum(whole, 'promptTokens'),
-    cachedTokens: sum(whole, 'cachedTokens'),
-  };
-}
-
-/** An answer of one token has no time per token and meets every objective for it. */
-export function isGood(request: ServedRequest, objectives: Objectives): boolean {
-  return (
-    request.outcome === 'whole' &&
-    request.firstTokenAt! - request.arrivedAt <= objectives.ttftMs &&
-    (tpotMs(request) ?? 0) <= objectives.tpotMs
-  );
-}
-
-function tpotMs({ firstTokenAt, lastTokenAt, completionTokens }: ServedRequest): number | undefined {
-  return completionTokens < 2 ? undefined : (lastTokenAt! - firstTokenAt!) / (completionTokens - 1);
-}
-
-function percentiles(values: readonly number[]): Percentiles | undefined {
-  if (values.length === 0) return undefined;
-  const sorted = Float64Array.from(values).sort();
-  return { p50: ranked(sorted, 50), p90: ranked(sorted, 90), p99: ranked(sorted, 99) };
-}
-
-function percentile(values: readonly number[], rank: number): number | undefined {
-  return values.length === 0 ? undefined : ranked(Float64Array.from(values).sort(), rank);
-}
-
-/** With linear interpolation between neighbours. */
-function ranked(sorted: Float64Array, rank: number): number {
-  const place = ((sorted.length - 1) * rank) / 100;
-  const below = Math.floor(place);
-  const low = sorted[below]!;
-  return low + (sorted[Math.min(below + 1, sorted.length - 1)]! - low) * (place - below);
-}
-
-function sum(requests: readonly ServedRequest[], field: 'promptTokens' | 'cachedTokens' | 'completionTokens'): number {
-  return requests.reduce((total, request) => total + request[field], 0);
+function percentiles(histogram: LatencyHistogram): Percentiles | undefined {
+  if (histogram.count === 0) return undefined;
+  return { p50: histogram.percentile(50)!, p90: histogram.percentile(90)!, p99: histogram.percentile(99)! };
 }

@@ -41,6 +41,20 @@ export class LatencyHistogram {
     return undefined;
   }
 
+  /** Plain data, for another thread. */
+  data(): { counts: Float64Array; total: number; sumMs: number } {
+    return { counts: this.#counts, total: this.#total, sumMs: this.#sumMs };
+  }
+
+  merge({ counts, total, sumMs }: ReturnType<LatencyHistogram['data']>): void {
+    if (counts.length > this.#counts.length) this.#enlarge(counts.length);
+    counts.forEach((count, index) => {
+      this.#counts[index]! += count;
+    });
+    this.#total += total;
+    this.#sumMs += sumMs;
+  }
+
   #enlarge(size: number): void {
     const larger = new Float64Array(Math.max(size, this.#counts.length * 2));
     larger.set(this.#counts);

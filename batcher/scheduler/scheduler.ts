@@ -128,6 +128,11 @@ export class Scheduler {
     return this.#waiting.tenants();
   }
 
+  /** Sequences with a row, from the most to the least entitled to it. Not to be kept over a plan. */
+  get runningSequences(): Iterable<Readonly<Pick<Sequence, 'id' | 'computedCount'>>> {
+    return this.#running;
+  }
+
   /** Whether the choice was accepted and has not ended. */
   has(sequenceId: string): boolean {
     return this.#sequences.has(sequenceId);

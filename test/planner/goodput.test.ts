@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { goodputFigures, type ServedRequest } from '../../planner/goodput.ts';
+import { GoodputTally, type ServedRequest } from '../../planner/goodput.ts';
 import { LatencyHistogram } from '../../planner/latency-histogram.ts';
 
 const request = (values: Partial<ServedRequest>): ServedRequest => ({
@@ -19,22 +19,34 @@ test('goodput is what kept both objectives; the rest is told apart', () => {
     request({ outcome: 'unfinished', lastTokenAt: undefined }),
     request({ outcome: 'broken', lastTokenAt: undefined }),
   ];
-  const figures = goodputFigures({ requests, gaps: new LatencyHistogram(), windowMs: 1_000 }, { ttftMs: 500, tpotMs: 100 });
+  const figures = tallyOf(requests).figures(1_000);
   expect(figures).toMatchObject({
-    ...{ requestCount: 7, wholeCount: 4, refusedCount: 1, unfinishedCount: 1, brokenCount: 1 },
+    ...{ requestCount: 7, counts: { whole: 4, refused: 1, broken: 1, unfinished: 1, unsent: 0 } },
     ...{ offeredRequestsPerSecond: 7, goodputRequestsPerSecond: 2, goodputAggregateTokensPerSecond: 12 },
     ...{ attainment: 2 / 7, rejectionRate: 1 / 7, promptTokens: 40, cachedTokens: 16, interTokenMs: undefined },
   });
   // Until the last token, not until the last arrival.
   expect(figures.aggregateTokensPerSecond).toBeCloseTo(34_000 / 1_101);
-  expect(figures.ttftMs!.p50).toBe(300);
+});
+
+test('parts that were counted apart add up to the whole', () => {
+  const requests = Array.from({ length: 40 }, (_, index) => request({ arrivedAt: index, outcome: index % 9 === 0 ? 'refused' : 'whole' }));
+  const whole = tallyOf(requests);
+  const sum = tallyOf(requests.slice(0, 15));
+  sum.merge(structuredClone(tallyOf(requests.slice(15)).data()));
+  expect(sum.figures(500)).toEqual(whole.figures(500));
 });
 
 test('nothing served has no latencies, and no request at all breaks no promise', () => {
-  const gaps = new LatencyHistogram();
-  const none = goodputFigures({ requests: [], gaps, windowMs: 1_000 }, { ttftMs: 1, tpotMs: 1 });
+  const none = tallyOf([]).figures(1_000);
   expect(none).toMatchObject({ attainment: 1, ttftMs: undefined, e2eMs: undefined, aggregateTokensPerSecond: 0 });
 });
+
+function tallyOf(requests: readonly ServedRequest[]): GoodputTally {
+  const tally = new GoodputTally({ ttftMs: 500, tpotMs: 100 });
+  for (const each of requests) tally.add(each);
+  return tally;
+}
 
 test('percentiles of the histogram are within a percent of the sorted list', () => {
   fc.assert(
