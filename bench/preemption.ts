@@ -24,8 +24,8 @@ import { startStack } from './stack.ts';
 const LEAST_PROMPT_TOKENS = 48;
 /** Idle memory is read after so long a prompt, since the engine's scratch grows with the longest run of its life. */
 const WARM_UP_TOKENS = 512;
-/** Beside the budget: the heap's own breathing. */
-const HEAP_ALLOWANCE_BYTES = 32 * 2 ** 20;
+/** What JavaScript lets lie before it collects: its young generation alone takes 48 MiB. */
+const HEAP_ALLOWANCE_BYTES = 128 * 2 ** 20;
 /** No stream is waited for: prompts come as fast as they can be computed, so that memory is what is short, on any machine. */
 const ITL_SLO_MS = 60_000;
 const SAMPLE_MS = 250;
