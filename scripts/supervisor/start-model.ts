@@ -1,5 +1,6 @@
 /** StartModel: the model that a start was asked for, fetched and prepared when it is not there yet, its progress on the screen. */
 import { existsSync } from 'node:fs';
+import { ensureCompiler } from './c-compiler.ts';
 import type { StackModel } from './stack.ts';
 import { StartError } from './start-error.ts';
 import type { Kernels, Weights } from './start-options.ts';
@@ -26,6 +27,7 @@ export async function prepareStartModel(
 ): Promise<StackModel & { ggufPath: string }> {
   const ggufPath = await findGguf(wish.model, screen, signal);
   signal?.throwIfAborted();
+  if (wish.kernels !== 'stock') await ensureCompiler(line => screen.note(line), signal);
   const { prepareModel } = await import('../../batcher/model/prepare.ts');
   const prepared = await prepareModel(ggufPath, {
     ...(wish.weights !== undefined && { weights: wish.weights }),

@@ -12,7 +12,7 @@ const SOURCES = ['tiled.c', 'attention.c', 'rows.c', 'library.c'].map(name => jo
 const HEADERS = ['operator.h', 'vector.h'].map(name => join(import.meta.dirname, name));
 const FLAGS = ['-O3', '-fvisibility=hidden', '-shared', '-fPIC', '-Wl,-z,now', '-o'] as const;
 /** Debian's alternatives first, then what a bare toolchain has. */
-const COMPILERS = ['cc', 'gcc', 'clang'] as const;
+export const COMPILERS = ['cc', 'gcc', 'clang'] as const;
 const NEEDED_FLAGS = ['avx2', 'fma', 'f16c'] as const;
 
 /** Changes with the source and the way it is compiled. */
