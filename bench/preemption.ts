@@ -104,6 +104,8 @@ async function measure(
     model,
     threads: settings.threads,
     batcherArguments: ['--kv-memory', `${kilobytes}K`, '--max-running', String(settings.rows), '--itl-slo', String(ITL_SLO_MS)],
+    // Every request is to be taken, however long the queue is on a slow machine.
+    bindings: { SLUICE_MAX_WAIT_MS: '3600000' },
     progress,
     children,
   });
