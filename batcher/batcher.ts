@@ -49,7 +49,7 @@ export interface OpenBatcher {
   drain(): Promise<void>;
 }
 
-export async function openBatcher(settings: BatcherSettings, log: Logger): Promise<OpenBatcher> {
+export async function openTextBatcher(settings: BatcherSettings, log: Logger): Promise<OpenBatcher> {
   const startedAt = Date.now();
   const model = await openPrepared(settings.modelDirectory);
   const { manifest, kernelPath } = model;
@@ -72,7 +72,7 @@ export async function openBatcher(settings: BatcherSettings, log: Logger): Promi
     kvType,
     model: shape,
     threads: settings.threads,
-    spinning: settings.spinning,
+    spinning: settings.spinning ?? true,
     rowCount,
     contextTokens,
     blockTokens: BLOCK_TOKENS,

@@ -1,6 +1,6 @@
 /** The batcher's process: reads the settings, opens the batcher, drains it on SIGTERM or SIGINT or when an operator asks; a second signal ends it at once. */
-import { openBatcher } from './batcher.ts';
 import { openLog } from './log.ts';
+import { openBatcher } from './open-batcher.ts';
 import { readSettings } from './settings.ts';
 
 const settings = readSettings(process.argv.slice(2), process.env);

@@ -2,36 +2,45 @@
  * Publisher: sends what generations have to tell, one batch at a time and in order. What could not be sent is sent again until it is;
  * meanwhile new events gather. After a generation's terminal event went out, its job is settled.
  */
+import type { TokenEvent } from '../shared/token-event.ts';
 import type { Generation } from './generation.ts';
-import type { Dispatch, Outbox, Standing } from './outbox.ts';
+import type { Dispatch, Outbox, Recipient, Standing } from './outbox.ts';
 
-export interface PublisherOptions {
+/** What has events to tell, now and then, until a terminal one. */
+export interface Speaker {
+  readonly recipient: Recipient;
+  readonly isOver: boolean;
+  /** Events since the last call. */
+  takeEvents(): TokenEvent[];
+}
+
+export interface PublisherOptions<S extends Speaker = Generation> {
   outbox: Pick<Outbox, 'send'>;
   /** What Redis says of a job that is not simply to go on. */
-  onStanding(generation: Generation, standing: Exclude<Standing, 'ok'>): void;
+  onStanding(generation: S, standing: Exclude<Standing, 'ok'>): void;
   /** Its terminal event is recorded. */
-  onSettled(generation: Generation): void;
+  onSettled(generation: S): void;
   onError(error: Error): void;
 }
 
 const RETRY_PAUSE_MS = 250;
 
-export class Publisher {
-  readonly #options: PublisherOptions;
-  readonly #generations = new Set<Generation>();
+export class Publisher<S extends Speaker = Generation> {
+  readonly #options: PublisherOptions<S>;
+  readonly #generations = new Set<S>();
   #sending: Promise<void> | undefined;
   #isWanted = false;
 
-  constructor(options: PublisherOptions) {
+  constructor(options: PublisherOptions<S>) {
     this.#options = options;
   }
 
-  add(generation: Generation): void {
+  add(generation: S): void {
     this.#generations.add(generation);
   }
 
   /** Says nothing more of it: another attempt owns the job. */
-  drop(generation: Generation): void {
+  drop(generation: S): void {
     this.#generations.delete(generation);
   }
 
@@ -72,7 +81,7 @@ export class Publisher {
     }
   }
 
-  #settle(generation: Generation, dispatch: Dispatch, standing: Standing): void {
+  #settle(generation: S, dispatch: Dispatch, standing: Standing): void {
     if (!this.#generations.has(generation)) return;
     if (standing === 'fenced' || standing === 'broken') {
       this.#generations.delete(generation);

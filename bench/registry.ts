@@ -43,6 +43,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: "a real trace's lengths in too little KV memory: nothing is lost",
     load: async () => (await import('./preemption.ts')).preemptionBench,
   },
+  embeddings: {
+    summary: 'texts/s through the whole path, beside transformers.js',
+    load: async () => (await import('./embeddings.ts')).embeddingsBench,
+  },
   gateway: {
     summary: 'what the gateway itself adds, beside Portkey and LiteLLM',
     load: async () => (await import('./gateway.ts')).gatewayBench,

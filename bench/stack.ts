@@ -12,6 +12,7 @@ import { claimPort, freePort } from '../scripts/supervisor/free-port.ts';
 import { ensureRedisBinary } from '../scripts/supervisor/redis-binary.ts';
 import { startRedisServer } from '../scripts/supervisor/redis-server.ts';
 import { Stack as Installation } from '../scripts/supervisor/stack.ts';
+import { prepareEmbeddingModel } from '../scripts/supervisor/start-model.ts';
 import type { BenchRun } from './bench.ts';
 import type { Target } from './load-client.ts';
 import { MetricsPage } from './metrics-page.ts';
@@ -40,10 +41,12 @@ export interface Stack extends AsyncDisposable {
 
 export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
   model: BenchModel;
+  /** Name or folder of one besides. */
+  embeddingModel?: string;
   threads: number;
   /** Options of the batcher besides threads and metrics port. */
   batcherArguments?: readonly string[];
-  /** Of more than one, metrics and process ids are those of none. */
+  /** Of more than one, and beside an embedding model, metrics and process ids are those of none. */
   batcherCount?: number;
   /** A Redis that is there already; otherwise one of the stack's own, which redisPid() then tells. */
   redisUrl?: string;
@@ -55,7 +58,7 @@ export interface StackOptions extends Pick<BenchRun, 'progress' | 'children'> {
 const NO_CACHE = { SLUICE_CACHE_TTL_MS: '0' };
 
 export async function startStack(options: StackOptions): Promise<Stack> {
-  const { model, threads, batcherArguments = [], batcherCount = 1, bindings = {}, progress, children } = options;
+  const { model, embeddingModel, threads, batcherArguments = [], batcherCount = 1, bindings = {}, progress, children } = options;
   const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
   const data = openDataFolder(folder);
   const key = developmentKey(data.path);
@@ -81,7 +84,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       batcherCount,
       batcherArguments: [
         ...['--threads', String(threads)],
-        ...(batcherCount === 1 ? ['--metrics-port', String(metricsPort)] : []),
+        ...(batcherCount === 1 && embeddingModel === undefined ? ['--metrics-port', String(metricsPort)] : []),
         ...batcherArguments,
       ],
       bindings: { ...NO_CACHE, ...bindings },
@@ -99,7 +102,11 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   };
   children.adopt(close);
   try {
-    await installation.start(Promise.resolve({ directory: model.directory, name: model.name }));
+    const screen = { progress: () => undefined, note: progress };
+    await installation.start(
+      Promise.resolve({ directory: model.directory, name: model.name }),
+      embeddingModel === undefined ? undefined : prepareEmbeddingModel(embeddingModel, screen),
+    );
   } catch (thrown) {
     await close();
     throw thrown;

@@ -4,6 +4,7 @@ import { ApiError } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import type { AppEnv } from './app-env.ts';
 import type { Delivery, Idempotency } from './delivery.ts';
+import type { EncodingFormat } from './embedding-request.ts';
 import type { Settings } from './env.ts';
 import type { SeriesEntry } from './metrics/series.ts';
 
@@ -64,7 +65,7 @@ export interface MetricsRequest {
   isWhole: boolean;
 }
 
-export type ReplyShape = ChatShape | CompletionShape | QuickShape;
+export type ReplyShape = ChatShape | CompletionShape | EmbeddingsShape | QuickShape;
 
 interface ChatShape {
   kind: 'chat';
@@ -81,6 +82,12 @@ interface CompletionShape {
   /** Of each prompt's choices the best so many are returned; all of them in a stream. */
   keptCount: number;
   wantsLogprobs: boolean;
+}
+
+interface EmbeddingsShape {
+  kind: 'embeddings';
+  isStreamed: false;
+  encodingFormat: EncodingFormat;
 }
 
 interface QuickShape {

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { type Job, MAX_CHOICES, MAX_PROMPTS, type Prompt } from '../shared/job.ts';
 import { checkGeneration, complainTo, GENERATION_FIELDS, given, samplingOf, serviceClassOf, stoppingOf } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
+import { promptForms, promptsSchema, textPrompt } from './prompt-forms.ts';
 import { custom, refusal } from './refusal.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
@@ -25,72 +26,13 @@ export interface CompletionRequest {
 const DEFAULT_MAX_TOKENS = 16;
 /** Of all prompts together: what one request may hold of the batch. */
 const MAX_TOTAL_CHOICES = 128;
-const MAX_TOKEN_ID = 2 ** 31 - 1;
-const FORMS = 'expected a string, an array of strings, an array of token ids or an array of arrays of token ids';
 
-const TOKEN_IDS_FORM = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0, maximum: MAX_TOKEN_ID } };
-
-/** What is said of it in the API's description. */
-const PROMPT_FORMS = {
-  description: 'One text, or several prompts; texts or token ids.',
-  examples: ['The capital of France is'],
-  anyOf: [
-    { type: 'string' },
-    { type: 'null' },
-    { type: 'array', minItems: 1, maxItems: MAX_PROMPTS, items: { type: 'string' } },
-    TOKEN_IDS_FORM,
-    { type: 'array', minItems: 1, maxItems: MAX_PROMPTS, items: TOKEN_IDS_FORM },
-  ],
-};
-
-/** By hand, since a schema would try each form on each of a million token ids. */
-const parsePrompts = (value: unknown, context: z.core.$RefinementCtx): Prompt[] => {
-  const refuse = (message: string, path: number[] = []): never => {
-    const param = path.reduce((name, index) => `${name}[${index}]`, 'prompt');
-    context.issues.push({
-      code: 'custom',
-      input: value,
-      path,
-      message: `Invalid value for '${param}': ${message}.`,
-      ...custom('invalid_value'),
-    });
-    return z.NEVER;
-  };
-  if (value === undefined) {
-    context.issues.push({
-      code: 'custom',
-      input: value,
-      message: "Missing required parameter: 'prompt'.",
-      ...custom('missing_required_parameter'),
-    });
-    return z.NEVER;
-  }
-  if (value === null) return [textPrompt('')];
-  if (typeof value === 'string') return [textPrompt(value)];
-  if (!Array.isArray(value)) return refuse(FORMS);
-  if (value.length === 0) return refuse('the number of elements must be at least 1');
-  if (typeof value[0] === 'number') {
-    const fault = value.findIndex(id => !isTokenId(id));
-    return fault === -1 ? [{ kind: 'tokens', tokenIds: value }] : refuse('expected a token id', [fault]);
-  }
-  if (value.length > MAX_PROMPTS) return refuse(`the number of prompts must be at most ${MAX_PROMPTS}`);
-  const prompts: Prompt[] = [];
-  for (const [index, one] of value.entries()) {
-    if (typeof one !== typeof value[0]) return refuse('all prompts must be of one form', [index]);
-    if (typeof one === 'string') {
-      prompts.push(textPrompt(one));
-      continue;
-    }
-    if (!Array.isArray(one)) return refuse(FORMS, [index]);
-    if (one.length === 0) return refuse('the number of elements must be at least 1', [index]);
-    const fault = one.findIndex(id => !isTokenId(id));
-    if (fault !== -1) return refuse('expected a token id', [index, fault]);
-    prompts.push({ kind: 'tokens', tokenIds: one });
-  }
-  return prompts;
-};
-
-const Prompts = z.unknown().transform(parsePrompts).meta(PROMPT_FORMS);
+const Prompts = promptsSchema({ field: 'prompt', most: MAX_PROMPTS, what: 'prompts', onNull: textPrompt('') }).meta(
+  promptForms({
+    ...{ most: MAX_PROMPTS, isNullable: true },
+    ...{ description: 'One text, or several prompts; texts or token ids.', example: 'The capital of France is' },
+  }),
+);
 
 export const CompletionBody = z
   .looseObject({
@@ -157,14 +99,6 @@ export function parseCompletionRequest(body: JsonObject): CompletionRequest {
     promptTokensBound: request.prompt.reduce((sum, one) => sum + tokensBound(one), 0),
     isPromptUncertain: Boolean(request.logit_bias) || request.prompt.some(one => one.kind !== 'text' || one.text === ''),
   };
-}
-
-function textPrompt(text: string): Prompt {
-  return { kind: 'text', text: text.toWellFormed() };
-}
-
-function isTokenId(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TOKEN_ID;
 }
 
 /** A token stands for at least one byte; a model may want one more in front. */

@@ -36,10 +36,15 @@ export class PrefixRouter {
   }
 
   /** Undefined: the shared queue. Cards of all models, stale ones too. */
-  route(job: Pick<Job, 'model' | 'tenant' | 'prompt' | 'morePrompts'>, cards: readonly BatcherCard[], now: number): Route | undefined {
+  route(
+    job: Pick<Job, 'model' | 'tenant' | 'task' | 'prompt' | 'morePrompts'>,
+    cards: readonly BatcherCard[],
+    now: number,
+  ): Route | undefined {
     const serving = cards.filter(card => card.model === job.model && card.state === 'serving' && isFresh(card, now));
     // With one batcher the shared queue is its own.
-    if (serving.length < 2 || promptsOf(job).length > 1 || this.#options.directory.entryCount === 0) return undefined;
+    if (serving.length < 2 || job.task !== undefined || promptsOf(job).length > 1 || this.#options.directory.entryCount === 0)
+      return undefined;
     const contextTokens = Math.max(...serving.map(card => card.contextTokens));
     const bytes = promptBytes(job.prompt).subarray(0, contextTokens * BYTES_PER_CONTEXT_TOKEN);
     const matches = this.#options.directory.match(new PrefixChain(job.tenant).push(bytes));

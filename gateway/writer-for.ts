@@ -3,6 +3,7 @@ import { ChatBody } from './chat-body.ts';
 import { ChatStream } from './chat-stream.ts';
 import { CompletionBody } from './completion-body.ts';
 import { CompletionStream } from './completion-stream.ts';
+import { EmbeddingsBody } from './embeddings-body.ts';
 import { QuickBody } from './quick-body.ts';
 import type { ReplyRecord } from './reply-record.ts';
 import type { ReplyWriter } from './reply-writer.ts';
@@ -25,6 +26,8 @@ export function writerFor(record: Written): ReplyWriter {
         ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
         : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
     }
+    case 'embeddings':
+      return new EmbeddingsBody({ model: record.model, encodingFormat: reply.encodingFormat });
     case 'tokenize':
     case 'detokenize':
       return new QuickBody();

@@ -8,7 +8,7 @@ import { checkRedis } from './supervisor/redis-elsewhere.ts';
 import { runToEnd } from './supervisor/run-to-end.ts';
 import { Screen } from './supervisor/screen.ts';
 import { StartError } from './supervisor/start-error.ts';
-import { prepareStartModel } from './supervisor/start-model.ts';
+import { isEmbeddingModel, prepareEmbeddingModel, prepareStartModel } from './supervisor/start-model.ts';
 import { BATCHER_OPTIONS, KERNELS, WEIGHTS } from './supervisor/start-options.ts';
 
 const MAIN = join(import.meta.dirname, '..', 'batcher', 'main.ts');
@@ -21,7 +21,10 @@ async function main(argv: readonly string[]): Promise<number> {
   const program = new Command('npm run batcher --')
     .usage('[options]')
     .description('Runs one batcher for the Redis that REDIS_URL names.')
-    .option('--model <path|name>', 'GGUF file, or the name of a known model (default: smollm2-135m-instruct, fetched once)')
+    .option(
+      '--model <path|name>',
+      'GGUF file, folder of an embedding model, or the name of a known one (default: smollm2-135m-instruct, fetched once)',
+    )
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
     .addOption(
       new Option('--kernels <name>', 'operators of the engine: our own or onnxruntime’s (default: tiled where the host can)').choices(
@@ -43,7 +46,9 @@ async function main(argv: readonly string[]): Promise<number> {
     if (!redisUrl)
       throw new StartError('REDIS_URL is missing: it names the Redis that the gateway uses, as rediss://user:password@host:port.');
     screen.done('Redis', await checkRedis(redisUrl));
-    const prepared = await prepareStartModel({ model, weights, kernels }, screen);
+    const prepared = (await isEmbeddingModel(model))
+      ? await prepareEmbeddingModel(model, screen)
+      : await prepareStartModel({ model, weights, kernels }, screen);
     screen.done('Model', prepared.name);
     return await runToEnd([process.execPath, MAIN, '--model-dir', prepared.directory, ...program.args], { folder: process.cwd() });
   } catch (thrown) {

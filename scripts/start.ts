@@ -8,7 +8,7 @@ import { Screen } from './supervisor/screen.ts';
 import { Stack, StackStopped } from './supervisor/stack.ts';
 import { StartError } from './supervisor/start-error.ts';
 import { acquireStartLock } from './supervisor/start-lock.ts';
-import { prepareStartModel } from './supervisor/start-model.ts';
+import { prepareEmbeddingModel, prepareStartModel } from './supervisor/start-model.ts';
 import { readStartOptions, type StartOptions } from './supervisor/start-options.ts';
 
 /** Ctrl-C reaches us from the terminal, from npm and from run.mjs within moments: that is one wish, not three. */
@@ -57,7 +57,11 @@ async function runUntilStopped(options: StartOptions, data: ReturnType<typeof op
   const asked = askedToStop(stack);
   let code = 0;
   try {
-    await stack.start(prepareStartModel(options, screen, stack.stopped));
+    const { embeddingModel } = options;
+    await stack.start(
+      prepareStartModel(options, screen, stack.stopped),
+      embeddingModel === undefined ? undefined : prepareEmbeddingModel(embeddingModel, screen, stack.stopped),
+    );
     writeGatewayAddress(data.path, stack.url);
     greet(stack.url, key, data.logs);
     await asked;

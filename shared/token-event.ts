@@ -94,15 +94,15 @@ export interface TextEvent extends EventHead {
   text: string;
 }
 
-/** The vectors of some prompts, side by side. */
+/** The vectors of some prompts. */
 export interface EmbeddingsEvent extends EventHead {
   type: 'embeddings';
   /** Index of the first prompt; the others follow it. */
   first: number;
   /** Numbers of each. */
   dimensions: number;
-  /** Little-endian float32, base64. */
-  vectors: string;
+  /** Each as little-endian float32, base64. */
+  vectors: string[];
 }
 
 export interface FinishEvent extends EventHead {
@@ -180,9 +180,8 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
     isCount(first) &&
     isCount(dimensions) &&
     dimensions > 0 &&
-    typeof vectors === 'string' &&
-    floatCount(vectors) > 0 &&
-    floatCount(vectors) % dimensions === 0,
+    Array.isArray(vectors) &&
+    vectors.every(vector => typeof vector === 'string' && floatCount(vector) === dimensions),
   finish: ({ usage, timings }) =>
     isRecord(usage) &&
     isCount(usage.promptTokens) &&
@@ -227,7 +226,7 @@ function isTexts(texts: unknown, count: number): boolean {
   return Array.isArray(texts) && texts.length === count && texts.every(text => typeof text === 'string');
 }
 
-/** Float32 numbers in a base64 text; 0 for one that is none. */
+/** Float32 numbers in a base64 text; 0 for a text that is none. */
 function floatCount(base64: string): number {
   if (base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) return 0;
   const bytes = (base64.length / 4) * 3 - (base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0);

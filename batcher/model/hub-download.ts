@@ -16,6 +16,17 @@ const CONNECT_MS = 5_000;
 /** Without a byte for so long the connection counts as dead. */
 const STALL_MS = 20_000;
 
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const DEFAULT_HUB = 'https://huggingface.co';
+
+/** Where the Hugging Face hub has a file. Throws when the environment says that no hub is to be asked. */
+export function hubUrl(file: { repository: string; revision: string; path: string }, environment: Environment): string {
+  if (/^(1|true|yes|on)$/i.test(environment.HF_HUB_OFFLINE ?? '')) throw new Error('HF_HUB_OFFLINE is set');
+  const endpoint = (environment.HF_ENDPOINT || DEFAULT_HUB).replace(/\/+$/, '');
+  return `${endpoint}/${file.repository}/resolve/${file.revision}/${file.path}`;
+}
+
 /** Resolves when the part file has its full size; throws when the source cannot give it. */
 export async function downloadFile(url: string, partPath: string, { byteLength, onBytes, signal }: DownloadOptions): Promise<void> {
   const start = await resumePoint(partPath, byteLength);

@@ -7,6 +7,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { KvType } from '../engine/engine.ts';
 import { replaceFile } from './atomic-file.ts';
+import type { EncoderShape } from './encoder-folder.ts';
 import { sha256OfFile } from './file-digest.ts';
 
 /** Raise it whenever the graph, the data layout or the vocabulary file changes: older folders are then rebuilt. */
@@ -21,11 +22,16 @@ export interface PreparedFile {
   modifiedAt: number;
 }
 
-export interface Manifest {
+interface ManifestHead {
   version: typeof MANIFEST_VERSION;
-  /** After the GGUF file, in lower case, as clients say it. */
+  /** After the file or folder, in lower case, as clients say it. */
   name: string;
   source: { fileName: string; byteLength: number; sha256: string };
+  files: PreparedFile[];
+}
+
+/** Of a model that generates text. */
+export interface Manifest extends ManifestHead {
   /** What was asked for: `import` keeps quantized tensors as they are. */
   weights: 'import' | 'q4' | 'q8' | 'f32';
   /** Whose operators the graph uses: onnxruntime's alone, or our own too. */
@@ -48,10 +54,21 @@ export interface Manifest {
   bosTokenId?: number;
   /** A prompt starts with the BOS token. */
   addBos: boolean;
-  files: PreparedFile[];
 }
 
-export async function writeManifest(directory: string, manifest: Manifest): Promise<void> {
+/** Of a model that makes embeddings. */
+export interface EncoderManifest extends ManifestHead {
+  kind: 'encoder';
+  shape: EncoderShape;
+}
+
+export type AnyManifest = Manifest | EncoderManifest;
+
+export function isEncoder(manifest: AnyManifest): manifest is EncoderManifest {
+  return 'kind' in manifest && manifest.kind === 'encoder';
+}
+
+export async function writeManifest(directory: string, manifest: AnyManifest): Promise<void> {
   const json = JSON.stringify({ ...manifest, checksum: checksumOf(manifest) }, undefined, 2);
   await replaceFile(join(directory, MANIFEST_FILE), `${json}\n`);
 }
@@ -63,7 +80,7 @@ export async function describeFile(directory: string, name: string, onBytes?: (d
   return { name, byteLength: size, sha256, modifiedAt: mtimeMs };
 }
 
-export type Check = { state: 'intact'; manifest: Manifest } | { state: 'absent' } | { state: 'damaged'; reason: string };
+export type Check = { state: 'intact'; manifest: AnyManifest } | { state: 'absent' } | { state: 'damaged'; reason: string };
 
 /**
  * Looks at sizes and times only, unless a time differs (a copied cache) or `thorough` asks to read everything. A file that has
@@ -88,7 +105,7 @@ export async function checkPrepared(directory: string, { thorough = false } = {}
   return { state: 'intact', manifest };
 }
 
-async function readManifest(directory: string): Promise<Manifest | Check> {
+async function readManifest(directory: string): Promise<AnyManifest | Check> {
   let text: string;
   try {
     text = await readFile(join(directory, MANIFEST_FILE), 'utf8');
@@ -100,10 +117,12 @@ async function readManifest(directory: string): Promise<Manifest | Check> {
     return isThere ? damaged(`${MANIFEST_FILE} is missing`) : { state: 'absent' };
   }
   try {
-    const { checksum, ...manifest } = JSON.parse(text) as Manifest & { checksum: unknown };
+    const { checksum, ...manifest } = JSON.parse(text) as AnyManifest & { checksum: unknown };
     if (manifest.version !== MANIFEST_VERSION) return damaged(`it has version ${String(manifest.version)} instead of ${MANIFEST_VERSION}`);
     // What matches was written by this version as it stands: nothing more to check.
-    return checksum === checksumOf(manifest) ? manifest : damaged(`${MANIFEST_FILE} does not match its checksum`);
+    return checksum === checksumOf(manifest as AnyManifest)
+      ? (manifest as AnyManifest)
+      : damaged(`${MANIFEST_FILE} does not match its checksum`);
   } catch {
     return damaged(`${MANIFEST_FILE} cannot be read`);
   }
@@ -113,6 +132,6 @@ function damaged(reason: string): Check {
   return { state: 'damaged', reason };
 }
 
-function checksumOf(manifest: Manifest): string {
+function checksumOf(manifest: AnyManifest): string {
   return createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
 }

@@ -14,7 +14,7 @@ import { defaultCacheRoot } from './cache-root.ts';
 import { type GgufFile, openGguf } from './gguf-file.ts';
 import { buildLlamaGraph } from './llama-graph.ts';
 import { type LlamaShape, readLlamaShape } from './llama-shape.ts';
-import { checkPrepared, describeFile, MANIFEST_VERSION, type Manifest, writeManifest } from './manifest.ts';
+import { type AnyManifest, checkPrepared, describeFile, isEncoder, MANIFEST_VERSION, type Manifest, writeManifest } from './manifest.ts';
 import type { Kernels, WeightsChoice } from './matrix-form.ts';
 import { ModelError, reasonOf } from './model-error.ts';
 import { modelNameOf } from './model-name.ts';
@@ -114,7 +114,7 @@ async function build(path: string, cacheRoot: string, options: PrepareOptions): 
   }
   const check = await checkPrepared(directory);
   if (check.state !== 'intact') throw new ModelError(`${directory}: is ${check.state} right after it was written; is the disk in order?`);
-  return preparedModel(directory, check.manifest);
+  return preparedModel(directory, textManifest(directory, check.manifest));
 }
 
 /** The library into the draft; without a compiler the graph does with onnxruntime's operators, at some cost. */
@@ -195,7 +195,7 @@ async function fillDraft(
 
 async function useExisting(directory: string, { verify, onRebuild }: PrepareOptions): Promise<PreparedModel | undefined> {
   const check = await checkPrepared(directory, { thorough: verify ?? false });
-  if (check.state === 'intact') return preparedModel(directory, check.manifest);
+  if (check.state === 'intact') return preparedModel(directory, textManifest(directory, check.manifest));
   if (check.state === 'damaged') onRebuild?.(`${directory}: ${check.reason}; it is built anew.`);
   return undefined;
 }
@@ -224,9 +224,14 @@ export function defaultKvType({ kvTypes }: Manifest): KvType {
 /** The prepared model in a folder. Throws ModelError when there is none, or a damaged one. */
 export async function openPrepared(directory: string): Promise<PreparedModel> {
   const check = await checkPrepared(directory);
-  if (check.state === 'intact') return preparedModel(directory, check.manifest);
+  if (check.state === 'intact') return preparedModel(directory, textManifest(directory, check.manifest));
   const reason = check.state === 'damaged' ? check.reason : 'there is no prepared model in it';
   throw new ModelError(`${directory}: ${reason}; prepare the model again.`);
+}
+
+function textManifest(directory: string, manifest: AnyManifest): Manifest {
+  if (isEncoder(manifest)) throw new ModelError(`${directory}: holds an embedding model, which generates no text.`);
+  return manifest;
 }
 
 function preparedModel(directory: string, manifest: Manifest): PreparedModel {

@@ -18,13 +18,15 @@ export interface QuickVocabulary {
   encodeChat(prompt: Extract<QuickQuestion['prompt'], { kind: 'chat' }>, options: { addGenerationPrompt: boolean }): readonly number[];
   /** Control tokens spelled. */
   decode(tokenIds: readonly number[]): string;
+  /** One token as it is written by itself. */
+  tokenText(tokenId: number): string;
 }
 
 /** Throws ApiError that names the field. */
 export function quickAnswer({ prompt, task }: QuickQuestion, vocabulary: QuickVocabulary): QuickAnswer {
   if (task?.kind === 'tokenize' && prompt.kind !== 'tokens') {
     const tokenIds = prompt.kind === 'text' ? vocabulary.encodeText(prompt.text, task) : vocabulary.encodeChat(prompt, task);
-    const texts = task.tellTexts ? tokenIds.map(id => vocabulary.decode([id])) : undefined;
+    const texts = task.tellTexts ? tokenIds.map(id => vocabulary.tokenText(id)) : undefined;
     return { type: 'tokens', tokenIds: [...tokenIds], contextTokens: vocabulary.contextTokens, ...(texts !== undefined && { texts }) };
   }
   if (task?.kind === 'detokenize' && prompt.kind === 'tokens') {

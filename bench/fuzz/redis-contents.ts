@@ -335,7 +335,7 @@ function someEvent(dice: Dice, id: string): Record<string, unknown> {
     { ...head, type: 'echo', prompt: 0, tokenCount: 1, text: 'a', tokens: logprobs },
     { ...head, type: 'tokens', tokenIds: [5], texts: ['a'], contextTokens: 9 },
     { ...head, type: 'text', text: 'a' },
-    { ...head, type: 'embeddings', first: 0, dimensions: 1, vectors: 'AACAPw==' },
+    { ...head, type: 'embeddings', first: 0, dimensions: 1, vectors: ['AACAPw=='] },
     { ...head, ...FINISH },
     { ...head, type: 'error', code: 'generation_failed', message: 'm' },
     { ...head, type: 'unheard-of', value: strangeValue(dice) },

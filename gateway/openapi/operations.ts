@@ -112,6 +112,20 @@ export const OPERATIONS: readonly Operation[] = [
     refusals: ['model_not_found', 'not_found'],
   },
   {
+    ...{ method: 'post', path: '/v1/embeddings', id: 'createEmbeddings', tag: 'Inference', access: 'key' },
+    summary: 'Vectors of texts.',
+    description: 'Fields that are unknown here are let through and have no effect.',
+    parameters: asksOfQueue.filter(parameter => !('name' in parameter) || parameter.name !== 'x-sluice-cache'),
+    request: 'EmbeddingRequest',
+    replies: [
+      {
+        ...json(200, 'Embeddings', 'A vector for each input, in their order.'),
+        headers: ['x-sluice-stream-id', 'x-sluice-idempotent-replay', 'x-sluice-coalesced'],
+      },
+    ],
+    refusals: GENERATION_REFUSALS.filter(code => code !== 'unsupported_parameter'),
+  },
+  {
     ...{ method: 'post', path: '/tokenize', id: 'tokenize', tag: 'Inference', access: 'key' },
     summary: 'The tokens of a text or of a rendered conversation.',
     description: "vLLM's call. It counts as a request, and as no tokens.",

@@ -7,6 +7,7 @@ import type { BatcherOut, KeyOut, LimitsOut, ListOut, TenantOut, UsageOut as Usa
 import { ERROR_CODES, type ErrorBody } from '../../shared/errors.ts';
 import { FINISH_REASONS } from '../../shared/token-event.ts';
 import type { CompletionChoiceOut, CompletionLogprobsOut } from '../completion-response.ts';
+import type { EmbeddingUsageOut } from '../embeddings-body.ts';
 import type { ChatChoiceOut, LogprobsOut, TimingsOut, UsageOut } from '../openai-response.ts';
 import type { DetokenizeOut, TokenizeOut } from '../quick-body.ts';
 import type { ModelOut } from '../routes/models.ts';
@@ -127,6 +128,19 @@ export const Model = z.object({
 }) satisfies z.ZodType<ModelOut>;
 
 export const ModelList = z.object({ object: z.literal('list'), data: z.array(Model) });
+
+export const Embeddings = z.object({
+  object: z.literal('list'),
+  data: z.array(
+    z.object({
+      object: z.literal('embedding'),
+      index: Count,
+      embedding: z.union([z.array(z.number()), z.string()]).describe('Numbers, or with `base64` a text.'),
+    }),
+  ),
+  model: z.string(),
+  usage: z.object({ prompt_tokens: Count, total_tokens: Count }) satisfies z.ZodType<EmbeddingUsageOut>,
+});
 
 export const Tokens = z.object({
   count: Count,

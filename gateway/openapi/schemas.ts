@@ -3,12 +3,14 @@ import { z } from 'zod';
 import { KeyChangeIn, KeyIn, TenantIn, TenantName } from '../../shared/admin-wire.ts';
 import { ChatBody } from '../chat-request.ts';
 import { CompletionBody } from '../completion-request.ts';
+import { EmbeddingBody } from '../embedding-request.ts';
 import { DetokenizeBody, TokenizeBody } from '../quick-request.ts';
 import * as replies from './reply-schemas.ts';
 
 const REQUESTS = {
   ChatCompletionRequest: ChatBody,
   CompletionRequest: CompletionBody,
+  EmbeddingRequest: EmbeddingBody,
   TokenizeRequest: TokenizeBody,
   DetokenizeRequest: DetokenizeBody,
   TenantRequest: TenantIn,
@@ -23,7 +25,8 @@ const REPLIES = {
   ChatCompletionChunk: replies.ChatCompletionChunk,
   Completion: replies.Completion,
   CompletionChunk: replies.CompletionChunk,
-  AnyReply: z.union([replies.ChatCompletion, replies.Completion, replies.Tokens, replies.Detokenized]),
+  AnyReply: z.union([replies.ChatCompletion, replies.Completion, replies.Embeddings, replies.Tokens, replies.Detokenized]),
+  Embeddings: replies.Embeddings,
   Tokens: replies.Tokens,
   Detokenized: replies.Detokenized,
   Model: replies.Model,

@@ -11,7 +11,7 @@ import { batcherCommand } from './batcher-command.ts';
 import { ChildLog } from './child-log.ts';
 import { ChildProcess, type CrashReport } from './child-process.ts';
 import type { DataFolder } from './data-folder.ts';
-import { awaitFirstToken } from './first-token.ts';
+import { awaitFirstToken, awaitFirstVector } from './first-answer.ts';
 import { bundleFor, gatewayCommand, gatewayUrl } from './gateway-command.ts';
 import { capacityIn, readable, warningIn } from './log-line.ts';
 import { ensureRedisBinary } from './redis-binary.ts';
@@ -48,7 +48,7 @@ export interface StackPlan {
 
 /** Told what happens, as it happens. */
 export interface StackListener {
-  done(part: 'Redis' | 'Model' | 'Batcher' | 'Gateway', detail: string): void;
+  done(part: 'Redis' | 'Model' | 'Embeddings' | 'Batcher' | 'Gateway', detail: string): void;
   note(line: string): void;
   /** Worth a person's eye; may come at any time. */
   warn(line: string): void;
@@ -91,8 +91,8 @@ export class Stack {
   }
 
   /** Resolves when a request has gone through the whole path; rejects when a part cannot be started, or stop() came first. */
-  start(model: Promise<StackModel>): Promise<void> {
-    this.#starting = this.#start(model);
+  start(model: Promise<StackModel>, embeddingModel?: Promise<StackModel>): Promise<void> {
+    this.#starting = this.#start(model, embeddingModel);
     return this.#starting;
   }
 
@@ -111,7 +111,8 @@ export class Stack {
     for (const child of [...this.#batchers, this.#gateway, this.#redis]) child?.kill();
   }
 
-  async #start(modelPromise: Promise<StackModel>): Promise<void> {
+  async #start(modelPromise: Promise<StackModel>, embeddingPromise: Promise<StackModel> | undefined): Promise<void> {
+    embeddingPromise?.catch(() => {});
     const failure = Promise.withResolvers<never>();
     failure.promise.catch(() => {});
     const { signal } = this.#stopped;
@@ -127,8 +128,12 @@ export class Stack {
       const redisUrl = await Promise.race([redisPromise, stopped, modelPromise.then(() => redisPromise)]);
       const batchers = orFailure(modelPromise).then(model => this.#startBatchers(model, redisUrl, failure.reject));
       const gateway = orFailure(bundlePromise).then(bundle => this.#startGateway(bundle, redisUrl, failure.reject));
-      await Promise.all([batchers, gateway]);
-      await orFailure(awaitFirstToken(this.url, this.#plan.developmentKey, signal));
+      const embeddings = embeddingPromise && orFailure(embeddingPromise).then(model => this.#startEncoder(model, redisUrl, failure.reject));
+      await Promise.all([batchers, gateway, embeddings]);
+      const { developmentKey } = this.#plan;
+      await orFailure(awaitFirstToken(this.url, developmentKey, signal));
+      if (embeddingPromise !== undefined)
+        await orFailure(awaitFirstVector(this.url, developmentKey, (await embeddingPromise).name, signal));
     } catch (thrown) {
       // So that a Redis still on its way is known before anybody stops it.
       await redisPromise.catch(() => {});
@@ -163,27 +168,37 @@ export class Stack {
 
   #startBatchers(model: StackModel, redisUrl: string, fail: (error: Error) => void): void {
     this.#listener.done('Model', model.name);
-    const { batcherCount, batcherArguments, data } = this.#plan;
-    for (let number = 1; number <= batcherCount; number += 1) {
-      const name = `batcher-${number}`;
-      const child = this.#child(name, {
-        ...batcherCommand({
-          number,
-          batcherCount,
-          modelFolder: model.directory,
-          dataFolder: data.path,
-          redisUrl,
-          arguments: batcherArguments,
-          drainMs: DRAIN_MS,
-        }),
-        graceMs: BATCHER_GRACE_MS,
-        deathSignal: 'SIGTERM',
-        onFailure: report => fail(startFailure(report)),
-        onDone: () => this.#listener.note(`${name} was drained and has ended; the next npm start has it again.`),
-      });
-      this.#batchers.push(child);
-      child.start();
+    for (let number = 1; number <= this.#plan.batcherCount; number += 1) {
+      this.#startBatcher({ name: `batcher-${number}`, number, model, redisUrl, fail });
     }
+  }
+
+  /** Behind the others by number. */
+  #startEncoder(model: StackModel, redisUrl: string, fail: (error: Error) => void): void {
+    this.#listener.done('Embeddings', model.name);
+    this.#startBatcher({ name: 'batcher-embeddings', number: this.#plan.batcherCount + 1, model, redisUrl, fail });
+  }
+
+  #startBatcher(plan: { name: string; number: number; model: StackModel; redisUrl: string; fail: (error: Error) => void }): void {
+    const { name, number, model, redisUrl, fail } = plan;
+    const { batcherCount, batcherArguments, data } = this.#plan;
+    const child = this.#child(name, {
+      ...batcherCommand({
+        number,
+        batcherCount,
+        modelFolder: model.directory,
+        dataFolder: data.path,
+        redisUrl,
+        arguments: batcherArguments,
+        drainMs: DRAIN_MS,
+      }),
+      graceMs: BATCHER_GRACE_MS,
+      deathSignal: 'SIGTERM',
+      onFailure: report => fail(startFailure(report)),
+      onDone: () => this.#listener.note(`${name} was drained and has ended; the next npm start has it again.`),
+    });
+    this.#batchers.push(child);
+    child.start();
   }
 
   async #startGateway(bundlePath: string | undefined, redisUrl: string, fail: (error: Error) => void): Promise<void> {

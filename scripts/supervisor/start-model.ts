@@ -20,6 +20,31 @@ export interface ModelProgress {
 /** Names of the default model. */
 const DEFAULT_NAMES: ReadonlySet<string> = new Set(['default', 'smollm2-135m-instruct']);
 
+/** The embedding model that was asked for: a name that is known here, or a folder. */
+export async function prepareEmbeddingModel(wish: string, screen: ModelProgress, signal?: AbortSignal): Promise<StackModel> {
+  const onProgress = (done: number, total: number, label: string) => screen.progress(`Embedding model: ${label}`, done, total);
+  const { KNOWN_ENCODERS, fetchEncoder } = await import('../../batcher/model/download-encoder.ts');
+  const published = KNOWN_ENCODERS.get(wish.toLowerCase());
+  if (published === undefined && !existsSync(wish)) {
+    throw new StartError(
+      `${wish} is neither a folder nor the name of a known embedding model. Give the folder of a sentence-transformers model, or ${[...KNOWN_ENCODERS.keys()].join(' or ')}.`,
+    );
+  }
+  const folder = published === undefined ? wish : await fetchEncoder(published, { onProgress, signal });
+  signal?.throwIfAborted();
+  const { prepareEncoder } = await import('../../batcher/model/prepare-encoder.ts');
+  const prepared = await prepareEncoder(folder, { onProgress, onRebuild: reason => screen.note(reason) });
+  return { directory: prepared.directory, name: prepared.name };
+}
+
+/** Whether a wish means a model that makes embeddings. */
+export async function isEmbeddingModel(wish: string | undefined): Promise<boolean> {
+  if (wish === undefined) return false;
+  const { KNOWN_ENCODERS } = await import('../../batcher/model/download-encoder.ts');
+  const { isEncoderFolder } = await import('../../batcher/model/encoder-folder.ts');
+  return KNOWN_ENCODERS.has(wish.toLowerCase()) || (await isEncoderFolder(wish));
+}
+
 export async function prepareStartModel(
   wish: ModelWish,
   screen: ModelProgress,

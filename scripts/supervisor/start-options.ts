@@ -20,6 +20,8 @@ export interface StartOptions {
   weights: Weights | undefined;
   /** Absent: our own where the host can compile and run them. */
   kernels: Kernels | undefined;
+  /** Folder of an embedding model or a name; absent means none. */
+  embeddingModel: string | undefined;
   batcherCount: number;
   /** Handed to every batcher as they were given. */
   batcherArguments: string[];
@@ -32,7 +34,10 @@ export interface StartOptions {
 /** Handed on to batcher/main.ts, which checks them and knows their defaults: a new one is a new line here. */
 export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--threads <count>', 'threads of each batcher (default: all processors, divided among the batchers)'],
-  ['--spinning <on|off>', 'idle engine threads spin between operators; off leaves the processor to others (default: on)'],
+  [
+    '--spinning <on|off>',
+    'idle engine threads spin between operators; off leaves the processor to others (default: on; off for embeddings)',
+  ],
   ['--max-running <count>', 'sequences that a batcher computes at once (default: 32)'],
   ['--context <tokens>', 'longest prompt plus answer (default: the model’s own)'],
   ['--kv-memory <size>', 'memory of each batcher for keys and values, as 512M or 4G (default: a share of what is free)'],
@@ -58,6 +63,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
         KERNELS,
       ),
     )
+    .option('--embedding-model <path|name>', 'a model for /v1/embeddings besides: its folder, or all-minilm-l6-v2 (default: none)')
     .option('--batchers <count>', 'batcher processes', wholeNumber(1, 256), 1)
     .option(
       '--redis <url>',
@@ -87,6 +93,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     model: given.model,
     weights: given.weights,
     kernels: given.kernels,
+    embeddingModel: given.embeddingModel,
     batcherCount: given.batchers,
     batcherArguments: BATCHER_OPTIONS.flatMap(([flags]) => {
       const option = new Option(flags);

@@ -19,7 +19,9 @@ export class Product {
     this.redis = new Redis(parseRedisUrl(stack.redisUrl));
   }
 
-  static async start(options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'bindings' | 'redisUrl'> = {}): Promise<Product> {
+  static async start(
+    options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'embeddingModel' | 'bindings' | 'redisUrl'> = {},
+  ): Promise<Product> {
     const progress = () => undefined;
     const model = await benchModel({ kernels: 'tiled', model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
     return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...options }));

@@ -227,6 +227,10 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     await send([{ type: 'error', ...script.error }]);
     return;
   }
+  if (job.task?.kind === 'embed' && (job.task.dimensions ?? 0) > VECTOR.length) {
+    await send([{ type: 'error', code: 'invalid_value', message: 'More numbers than there are.', param: 'dimensions' }]);
+    return;
+  }
   if (job.task !== undefined) {
     const usage = { promptTokens: job.task.kind === 'embed' ? promptsOf(job).length : 0, completionTokens: 0, cachedTokens: 0 };
     const timings = { queueMs: 1, prefillMs: 0, ttftMs: 1, decodeTokensPerSecond: 0 };
@@ -287,8 +291,8 @@ function answerTo(job: Job, task: Task): Unnumbered {
     case 'detokenize':
       return { type: 'text', text: pieces.join(' ') };
     case 'embed': {
-      const numbers = promptsOf(job).flatMap(() => VECTOR.slice(0, task.dimensions));
-      const vectors = Buffer.from(Float32Array.from(numbers).buffer).toString('base64');
+      const vector = Buffer.from(Float32Array.from(VECTOR.slice(0, task.dimensions)).buffer).toString('base64');
+      const vectors = promptsOf(job).map(() => vector);
       return { type: 'embeddings', first: 0, dimensions: task.dimensions ?? VECTOR.length, vectors };
     }
   }

@@ -1,0 +1,149 @@
+/**
+ * Bench `embeddings`: texts of many lengths through gateway, Redis and batcher, beside transformers.js given the same texts of the same model
+ * in a process of its own, without a server in front; both by themselves, one after the other, in one run.
+ */
+import { ALL_MINILM, fetchEncoder } from '../batcher/model/download-encoder.ts';
+import { bench } from './bench.ts';
+import { commonSettings } from './common-settings.ts';
+import { benchModel } from './model.ts';
+import { passage, readText } from './passages.ts';
+import { type EmbeddingTimes, installTransformersJs } from './peers/transformers-js.ts';
+import { type Spread, spreadOf, spreadText } from './spread.ts';
+import { type Stack, startStack } from './stack.ts';
+
+/** What is lost by the way through HTTP and Redis, padding made up for it. */
+const PEER_BAR = 1;
+const AGREEMENT_BAR = 0.9999;
+/** Words of the texts, in turn: titles, sentences, paragraphs. */
+const WORD_COUNTS = [2, 5, 9, 14, 20, 30, 45, 70, 100, 140];
+
+interface Case {
+  name: string;
+  /** Texts of one request. */
+  batch: number;
+  /** Requests at once. */
+  clients: number;
+}
+
+const CASES: readonly Case[] = [
+  { name: 'one text a request, 1 client', batch: 1, clients: 1 },
+  { name: 'one text a request, 32 clients', batch: 1, clients: 32 },
+  { name: '32 texts a request, 1 client', batch: 32, clients: 1 },
+  { name: '32 texts a request, 4 clients', batch: 32, clients: 4 },
+];
+
+interface Measured {
+  ours: Spread;
+  theirs: Spread;
+  ratio: Spread;
+}
+
+export const embeddingsBench = bench({
+  settings: {
+    threads: commonSettings.threads,
+    texts: { kind: 'count', default: 320, min: 10, max: 100_000, help: 'texts of each measurement' },
+    repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
+  },
+  async run({ settings, progress, children }) {
+    const folder = await fetchEncoder(ALL_MINILM);
+    const peer = await installTransformersJs(folder, { progress, children });
+    const model = await benchModel({ kernels: 'tiled', model: '' }, progress);
+    const text = await readText();
+    const texts = Array.from({ length: settings.texts }, (_, index) => passage(text, index, WORD_COUNTS[index % WORD_COUNTS.length]!));
+    const { threads } = settings;
+    await using stack = await startStack({ model, embeddingModel: ALL_MINILM.name, threads, progress, children });
+    const warm = await embed(stack, texts.slice(0, 32));
+    let tokens = 0;
+    const results = new Map<Case, Measured>();
+    let agreement = 1;
+    for (const one of CASES) {
+      const batches = Array.from({ length: Math.ceil(texts.length / one.batch) }, (_, index) =>
+        texts.slice(index * one.batch, (index + 1) * one.batch),
+      );
+      const ours: number[] = [];
+      const theirs: EmbeddingTimes[] = [];
+      for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
+        progress(`${one.name}: repetition ${repetition} of ${settings.repetitions}`);
+        const startedAt = performance.now();
+        tokens = await ask(stack, batches, one.clients);
+        ours.push((performance.now() - startedAt) / 1000);
+        theirs.push(await peer.embed({ batches, threads }));
+      }
+      agreement = Math.min(agreement, ...theirs.map(({ firstVector }) => cosine(firstVector, warm.vectors[0]!)));
+      const rate = (seconds: number) => texts.length / seconds;
+      results.set(one, {
+        ours: spreadOf(ours.map(rate)),
+        theirs: spreadOf(theirs.map(({ seconds }) => rate(seconds))),
+        ratio: spreadOf(ours.map((seconds, index) => theirs[index]!.seconds / seconds)),
+      });
+    }
+    const best = results.get(CASES.at(-1)!)!;
+    return {
+      title: `Embeddings of ${texts.length} texts of ${WORD_COUNTS[0]} to ${WORD_COUNTS.at(-1)} words, ${tokens} tokens, on ${ALL_MINILM.name}; median (minimum-maximum)`,
+      versions: { ...model.versions, [peer.name]: peer.version },
+      tables: [
+        {
+          title: 'Texts per second',
+          columns: ['', 'through the whole path', `${peer.name}, in process`, 'ratio'],
+          rows: [...results].map(([{ name }, { ours, theirs, ratio }]) => [
+            name,
+            spreadText(ours),
+            spreadText(theirs),
+            spreadText(ratio, 2),
+          ]),
+        },
+      ],
+      figures: {
+        unit: 'texts/s, aggregate',
+        tokens,
+        cases: Object.fromEntries([...results].map(([{ name }, measured]) => [name, measured])),
+        agreement,
+      },
+      bars: [
+        {
+          name: 'texts/s beside transformers.js, 32 texts a request and 4 clients',
+          value: best.ratio.median,
+          relation: '>=',
+          limit: PEER_BAR,
+        },
+        { name: "cosine of the peer's vector and ours", value: agreement, relation: '>=', limit: AGREEMENT_BAR },
+      ],
+      notes: [
+        'transformers.js computes float32 weights on the same onnxruntime kernels, one call after the other, without HTTP; it has no clients at once, so its figures of a batch size are the same measurement twice',
+      ],
+    };
+  },
+});
+
+/** All batches, so many at once; their prompt tokens. */
+async function ask(stack: Stack, batches: readonly (readonly string[])[], clients: number): Promise<number> {
+  const waiting = [...batches];
+  let tokens = 0;
+  const client = async () => {
+    for (let batch = waiting.shift(); batch !== undefined; batch = waiting.shift()) {
+      const reply = await embed(stack, batch);
+      tokens += reply.tokens;
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, client));
+  return tokens;
+}
+
+/** As OpenAI's clients ask. */
+async function embed(stack: Stack, input: readonly string[]): Promise<{ tokens: number; vectors: number[][] }> {
+  const { baseUrl, apiKey } = stack.target;
+  const response = await fetch(`${baseUrl}/embeddings`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: ALL_MINILM.name, input, encoding_format: 'base64' }),
+  });
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  const reply = (await response.json()) as { data: { embedding: string }[]; usage: { prompt_tokens: number } };
+  const vectors = reply.data.map(({ embedding }) => [...new Float32Array(Uint8Array.from(Buffer.from(embedding, 'base64')).buffer)]);
+  return { tokens: reply.usage.prompt_tokens, vectors };
+}
+
+function cosine(a: readonly number[], b: readonly number[]): number {
+  const dot = a.reduce((sum, value, index) => sum + value * b[index]!, 0);
+  return dot / (Math.hypot(...a) * Math.hypot(...b));
+}
