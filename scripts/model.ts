@@ -1,17 +1,21 @@
 /**
  * Model: prepares models ahead of time and says what is in them.
  * `npm run model -- prepare path.gguf [--weights q4|q8|f32] [--kernels tiled|stock] [--verify]`, `npm run model -- info path.gguf`; `default` instead of a path
- * is the default model. A file that cannot be used ends in one line on standard error and exit code 2.
+ * is the default model; `prepare` takes embedding models too, by folder or name. What cannot be used ends in one line on standard error and
+ * exit code 2.
  */
 import { stat } from 'node:fs/promises';
 import { Argument, Command, Option } from 'commander';
 import { fetchDefaultModel } from '../batcher/model/download.ts';
+import { fetchEncoder, KNOWN_ENCODERS } from '../batcher/model/download-encoder.ts';
+import { isEncoderFolder } from '../batcher/model/encoder-folder.ts';
 import { openGguf } from '../batcher/model/gguf-file.ts';
 import { readLlamaShape } from '../batcher/model/llama-shape.ts';
 import { type Kernels, WEIGHTS_CHOICES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
 import { ModelError } from '../batcher/model/model-error.ts';
 import { modelNameOf } from '../batcher/model/model-name.ts';
 import { prepareModel } from '../batcher/model/prepare.ts';
+import { prepareEncoder } from '../batcher/model/prepare-encoder.ts';
 import { readVocabulary } from '../batcher/model/vocabulary.ts';
 import { ProgressLine } from './progress-line.ts';
 
@@ -31,8 +35,10 @@ const cache = new Option(
 const program = new Command('model').description('Prepare models for the batcher, and look into them.');
 program
   .command('prepare')
-  .description('make the graph, weights and vocabulary of a GGUF file; what is there and intact is kept')
-  .addArgument(gguf)
+  .description('make the graph, weights and vocabulary of a model; what is there and intact is kept')
+  .addArgument(
+    new Argument('<model>', `path of a GGUF file, "default", folder of an embedding model, or ${[...KNOWN_ENCODERS.keys()].join(' or ')}`),
+  )
   .addOption(
     new Option('--weights <form>', 'form of the weights (default: quantized ones as they are, floats in 8 bits)').choices(WEIGHTS_CHOICES),
   )
@@ -55,6 +61,7 @@ try {
 async function prepare(source: string, { weights, kernels, verify, cache: cacheRoot }: PrepareFlags): Promise<void> {
   using line = new ProgressLine(process.stderr);
   const onProgress = (done: number, total: number, label: string): void => line.show(done, total, label);
+  if (KNOWN_ENCODERS.has(source) || (await isEncoderFolder(source))) return await prepareEmbeddings(source, { verify, cacheRoot, line });
   const path = await resolveSource(source, cacheRoot, onProgress);
   const startedAt = performance.now();
   const prepared = await prepareModel(path, { weights, kernels, verify, cacheRoot, onProgress, onRebuild: reason => line.say(reason) });
@@ -69,6 +76,32 @@ async function prepare(source: string, { weights, kernels, verify, cache: cacheR
     ['kernels', manifest.kernels],
     ['KV cache', manifest.kvTypes.join(' or ')],
     ['context', `${manifest.shape.contextTokens} tokens`],
+    ['time', `${((performance.now() - startedAt) / 1000).toFixed(1)} s`],
+  ]);
+}
+
+async function prepareEmbeddings(
+  source: string,
+  { verify, cacheRoot, line }: { verify: boolean | undefined; cacheRoot: string | undefined; line: ProgressLine },
+): Promise<void> {
+  const onProgress: OnProgress = (done, total, label) => line.show(done, total, label);
+  const published = KNOWN_ENCODERS.get(source);
+  const folder = published === undefined ? source : await fetchEncoder(published, { cacheRoot, onProgress });
+  const startedAt = performance.now();
+  const { name, directory, manifest } = await prepareEncoder(folder, {
+    verify,
+    cacheRoot,
+    onProgress,
+    onRebuild: reason => line.say(reason),
+  });
+  line.clear();
+  const { contextTokens, width, pooling } = manifest.shape;
+  print([
+    ['model', name],
+    ['folder', directory],
+    ['size', megabytes(manifest.files.reduce((sum, file) => sum + file.byteLength, 0))],
+    ['vectors', `${width} numbers, ${pooling === 'mean' ? 'the mean of all tokens' : 'the first token'}`],
+    ['context', `${contextTokens} tokens`],
     ['time', `${((performance.now() - startedAt) / 1000).toFixed(1)} s`],
   ]);
 }
