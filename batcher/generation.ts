@@ -7,6 +7,7 @@ import type { ErrorCode } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import type { FinishReason, Timings, TokenEvent, TokenLogprob, Usage } from '../shared/token-event.ts';
 import type { Choice } from './choice.ts';
+import { EventLog } from './event-log.ts';
 import type { Recipient } from './outbox.ts';
 import type { PromptBranch } from './prompt-branch.ts';
 import type { EchoPiece } from './prompt-echo.ts';
@@ -23,15 +24,12 @@ export class Generation {
   readonly recipient: Recipient;
   readonly #clock: () => number;
   readonly #takenAt: number;
-  #seq = 0;
-  #isOver = false;
-  #endReason: string | undefined;
+  readonly #log: EventLog;
   #branches: readonly PromptBranch[] = [];
   #choices: readonly Choice[] = [];
   #prefillStartedAt: number | undefined;
   #firstTokenAt: number | undefined;
   #lastTokenAt: number | undefined;
-  #unsent: TokenEvent[] = [];
   /** The last attempt that recorded a token; 0 when none did. */
   #lastFruitfulAttempt = 0;
 
@@ -39,6 +37,7 @@ export class Generation {
     const { job } = options;
     this.job = job;
     this.recipient = { jobId: job.id, attempt: options.attempt, shard: job.shard };
+    this.#log = new EventLog(this.recipient);
     this.#clock = options.clock;
     this.#takenAt = options.clock();
   }
@@ -60,18 +59,17 @@ export class Generation {
 
   /** How it ended, for the books: a finish reason, or the code of its error. */
   get endReason(): string | undefined {
-    return this.#endReason;
+    return this.#log.endReason;
   }
 
   get isOver(): boolean {
-    return this.#isOver;
+    return this.#log.isOver;
   }
 
   /** Takes over what an earlier attempt recorded; afterwards each choice stands where its record ends. */
   resume(recorded: readonly TokenEvent[]): void {
     for (const event of recorded) {
-      this.#seq = event.seq + 1;
-      if (event.type === 'finish' || event.type === 'error') this.#isOver = true;
+      this.#log.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
       if (event.type === 'delta' && event.tokenIds.length > 0) this.#lastFruitfulAttempt = event.attempt;
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
@@ -84,7 +82,7 @@ export class Generation {
   }
 
   accept(): void {
-    if (this.#seq === 0) this.#emit({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    if (this.#log.isEmpty) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
     for (const branch of this.#branches) {
       const { echo } = branch;
       if (echo !== undefined && !echo.isScored && !echo.isTold) this.echo(branch, echo.rest());
@@ -110,26 +108,21 @@ export class Generation {
   }
 
   tell(choice: Choice, delta: { tokenIds: number[]; text: string; logprobs?: TokenLogprob[]; finishReason?: FinishReason }): void {
-    this.#emit({ type: 'delta', choice: choice.index, ...delta });
+    this.#log.add({ type: 'delta', choice: choice.index, ...delta });
     this.#finishWhenTold();
   }
 
   echo(branch: PromptBranch, piece: EchoPiece): void {
-    this.#emit({ type: 'echo', prompt: branch.index, ...piece });
+    this.#log.add({ type: 'echo', prompt: branch.index, ...piece });
   }
 
   fail(code: ErrorCode, message: string, param?: string): void {
-    if (this.#isOver) return;
-    this.#emit({ type: 'error', code, message, ...(param !== undefined && { param }) });
-    this.#endReason = code;
-    this.#isOver = true;
+    this.#log.fail(code, message, param);
   }
 
   /** Events since the last call. */
   takeEvents(): TokenEvent[] {
-    const events = this.#unsent;
-    this.#unsent = [];
-    return events;
+    return this.#log.take();
   }
 
   get usage(): Usage {
@@ -155,16 +148,7 @@ export class Generation {
 
   #finishWhenTold(): void {
     if (this.#choices.length === 0 || this.#choices.some(choice => choice.finishReason === undefined)) return;
-    this.#emit({ type: 'finish', usage: this.usage, timings: this.timings });
-    this.#endReason = this.#choices.find(choice => choice.finishReason === 'length') === undefined ? 'stop' : 'length';
-    this.#isOver = true;
-  }
-
-  #emit(event: EventBody): void {
-    if (this.#isOver) return;
-    const head = { id: this.job.id, attempt: this.recipient.attempt, seq: this.#seq++ };
-    this.#unsent.push({ ...head, ...event } as TokenEvent);
+    const reason = this.#choices.some(choice => choice.finishReason === 'length') ? 'length' : 'stop';
+    this.#log.end({ type: 'finish', usage: this.usage, timings: this.timings }, reason);
   }
 }
-
-type EventBody = TokenEvent extends infer Each ? (Each extends TokenEvent ? Omit<Each, 'id' | 'attempt' | 'seq'> : never) : never;

@@ -6,6 +6,7 @@ import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
 import { Job, type Prompt, promptsOf } from '../shared/job.ts';
 import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
+import { HeldJobs, readJob } from './held-jobs.ts';
 import type { HeldPrefixes } from './held-prefixes.ts';
 import type { Outbox, Standing } from './outbox.ts';
 import type { BranchMaker, PromptBranch } from './prompt-branch.ts';
@@ -50,29 +51,31 @@ export interface Found {
   choice: Choice;
 }
 
-interface Held {
-  taken: TakenJob;
-  generation: Generation;
-}
-
 export class Generations {
   readonly #options: GenerationsOptions;
-  readonly #byJob = new Map<string, Held>();
+  readonly #held: HeldJobs<Generation>;
   readonly #bySequence = new Map<string, Found>();
-  #arrivingCount = 0;
 
   constructor(options: GenerationsOptions) {
     this.#options = options;
+    this.#held = new HeldJobs({
+      publisher: options.publisher,
+      cancel: generation => this.fail(generation, 'request_cancelled', 'The request was cancelled.'),
+      onLetGo: generation => this.#letGo(generation),
+      onLost: () => options.wake(),
+      onEnded: generation => options.onEnded?.(generation),
+      onError: (error, job) => options.onError(error, job),
+    });
   }
 
   /** Jobs taken and not settled. */
   get count(): number {
-    return this.#byJob.size + this.#arrivingCount;
+    return this.#held.count;
   }
 
   /** Taken, and not yet with the scheduler. */
   get arrivingCount(): number {
-    return this.#arrivingCount;
+    return this.#held.arrivingCount;
   }
 
   find(sequenceId: string): Found | undefined {
@@ -80,42 +83,18 @@ export class Generations {
   }
 
   async submit(taken: TakenJob): Promise<void> {
-    this.#arrivingCount++;
-    try {
-      await this.#start(taken);
-    } catch (error) {
-      this.#options.onError(error as Error, taken);
-      await this.#passOn(taken);
-    } finally {
-      this.#arrivingCount--;
-      this.#options.wake();
-    }
+    const { wake } = this.#options;
+    await this.#held.arrive(taken, { start: () => this.#start(taken), passOn: () => this.#passOn(taken), wake });
   }
 
   /** Somebody else has the job: no more is said of it here. */
   lost(jobId: string): void {
-    const held = this.#byJob.get(jobId);
-    if (held === undefined) return;
-    this.#options.publisher.drop(held.generation);
-    this.#forget(held);
-    this.#options.wake();
+    this.#held.lost(jobId);
   }
 
   /** What Redis says of a job that is not simply to go on. */
   stands(generation: Generation, standing: Exclude<Standing, 'ok'>): void {
-    switch (standing) {
-      case 'cancelled':
-        this.fail(generation, 'request_cancelled', 'The request was cancelled.');
-        return;
-      case 'fenced':
-        this.lost(generation.job.id);
-        return;
-      case 'broken':
-        this.#options.onError(new Error('its record in Redis is of another type and cannot be written'), generation.job);
-        // The outbox has told it to those who listen.
-        generation.fail('generation_failed', 'The answer could not be recorded.');
-        this.settled(generation);
-    }
+    this.#held.stands(generation, standing);
   }
 
   fail(generation: Generation, code: ErrorCode, message: string): void {
@@ -124,11 +103,7 @@ export class Generations {
 
   /** Its terminal event is recorded: off the queue with it. */
   settled(generation: Generation): void {
-    const held = this.#byJob.get(generation.job.id);
-    if (held?.generation !== generation) return;
-    this.#forget(held);
-    this.#options.onEnded?.(generation);
-    void held.taken.complete();
+    this.#held.settled(generation);
   }
 
   /** The engine's work for these sequences came to nothing. */
@@ -145,12 +120,7 @@ export class Generations {
 
   /** All that is left goes back to the queue, for other batchers. */
   async giveBackAll(): Promise<void> {
-    const all = [...this.#byJob.values()];
-    for (const held of all) {
-      this.#options.publisher.drop(held.generation);
-      this.#forget(held);
-    }
-    await Promise.all(all.map(held => held.taken.giveBack()));
+    await this.#held.giveBackAll();
   }
 
   /** A job that could not even be started: another try may do better, but not for ever. */
@@ -161,19 +131,16 @@ export class Generations {
       return;
     }
     const generation = new Generation({ job, attempt: taken.attempt, clock: this.#options.clock });
-    this.#hold({ taken, generation });
+    this.#hold(taken, generation);
     this.fail(generation, 'generation_failed', 'The request could not be started.');
   }
 
   async #start(taken: TakenJob): Promise<void> {
-    const parsed = Job.safeParse(taken.data);
-    // Events and locks go by the id: a job under another's would speak in its place.
-    if (!parsed.success || parsed.data.id !== taken.id) {
-      this.#options.onError(new Error(`unreadable job: ${parsed.error?.issues[0]?.message ?? 'it has the id of another'}`), taken);
+    const job = readJob(taken, this.#options.onError);
+    if (job === undefined) {
       await taken.complete();
       return;
     }
-    const job = parsed.data;
     const generation = new Generation({ job, attempt: taken.attempt, clock: this.#options.clock });
     let refusal: ApiError | undefined;
     try {
@@ -187,7 +154,7 @@ export class Generations {
       if (standing === 'fenced') return;
       generation.resume(events);
     }
-    this.#hold({ taken, generation });
+    this.#hold(taken, generation);
     if (generation.isOver) {
       this.settled(generation);
       return;
@@ -221,18 +188,14 @@ export class Generations {
     this.#options.publisher.publish();
   }
 
-  #hold(held: Held): void {
-    const { generation } = held;
-    this.#byJob.set(generation.job.id, held);
+  #hold(taken: TakenJob, generation: Generation): void {
     for (const branch of generation.branches) {
       for (const choice of branch.choices) this.#bySequence.set(choice.sequenceId, { generation, branch, choice });
     }
-    this.#options.publisher.add(generation);
+    this.#held.hold(taken, generation);
   }
 
-  #forget(held: Held): void {
-    const { generation } = held;
-    this.#byJob.delete(generation.job.id);
+  #letGo(generation: Generation): void {
     for (const { scheduleId, choices } of generation.branches) {
       this.#options.scheduler.cancel(scheduleId);
       this.#options.prefixes?.close(scheduleId);

@@ -6,6 +6,7 @@ import type { ErrorCode } from '../../shared/errors.ts';
 import type { Job } from '../../shared/job.ts';
 import { BULKY_LIFETIME_MS } from '../../shared/keys.ts';
 import type { Timings, TokenEvent, Usage } from '../../shared/token-event.ts';
+import { EventLog } from '../event-log.ts';
 import type { Recipient } from '../outbox.ts';
 
 export interface EmbeddingJobOptions {
@@ -22,16 +23,14 @@ export class EmbeddingJob {
   #texts: readonly (readonly number[])[] = [];
   #taken = 0;
   #told = 0;
-  #seq = 0;
-  #isOver = false;
-  #endReason: string | undefined;
+  readonly #log: EventLog;
   #startedAt: number | undefined;
   #toldAt: number | undefined;
-  #unsent: TokenEvent[] = [];
 
   constructor({ job, attempt, clock }: EmbeddingJobOptions) {
     this.job = job;
     this.recipient = { jobId: job.id, attempt, shard: job.shard, lifetimeMs: BULKY_LIFETIME_MS };
+    this.#log = new EventLog(this.recipient);
     this.#clock = clock;
   }
 
@@ -41,35 +40,34 @@ export class EmbeddingJob {
   }
 
   get isOver(): boolean {
-    return this.#isOver;
+    return this.#log.isOver;
   }
 
   /** How it ended, for the books: `stop`, or the code of its error. */
   get endReason(): string | undefined {
-    return this.#endReason;
+    return this.#log.endReason;
   }
 
   /** The tokens of the text that is to be taken next; undefined when all are. */
   get next(): readonly number[] | undefined {
-    return this.#isOver ? undefined : this.#texts[this.#taken];
+    return this.isOver ? undefined : this.#texts[this.#taken];
   }
 
   /** Of the texts that are not yet taken. */
   get pendingTokens(): number {
-    return this.#isOver ? 0 : this.#texts.slice(this.#taken).reduce((sum, text) => sum + text.length, 0);
+    return this.isOver ? 0 : this.#texts.slice(this.#taken).reduce((sum, text) => sum + text.length, 0);
   }
 
   /** Takes over what an earlier attempt recorded. */
   resume(recorded: readonly TokenEvent[]): void {
     for (const event of recorded) {
-      this.#seq = event.seq + 1;
-      if (event.type === 'finish' || event.type === 'error') this.#isOver = true;
+      this.#log.follow(event);
       if (event.type === 'embeddings') this.#taken = this.#told = event.first + event.vectors.length;
     }
   }
 
   accept(): void {
-    if (this.#seq === 0) this.#emit({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    if (this.#log.isEmpty) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
     // An earlier attempt may have told everything but the end.
     this.#finishWhenTold();
   }
@@ -82,23 +80,18 @@ export class EmbeddingJob {
 
   /** The vectors of the texts that were taken in a run, in order, each in base64. */
   tell(vectors: readonly string[], dimensions: number): void {
-    this.#emit({ type: 'embeddings', first: this.#told, dimensions, vectors: [...vectors] });
+    this.#log.add({ type: 'embeddings', first: this.#told, dimensions, vectors: [...vectors] });
     this.#told += vectors.length;
     this.#toldAt = this.#clock();
     this.#finishWhenTold();
   }
 
   fail(code: ErrorCode, message: string, param?: string): void {
-    if (this.#isOver) return;
-    this.#emit({ type: 'error', code, message, ...(param !== undefined && { param }) });
-    this.#endReason = code;
-    this.#isOver = true;
+    this.#log.fail(code, message, param);
   }
 
   takeEvents(): TokenEvent[] {
-    const events = this.#unsent;
-    this.#unsent = [];
-    return events;
+    return this.#log.take();
   }
 
   get usage(): Usage {
@@ -113,16 +106,7 @@ export class EmbeddingJob {
   }
 
   #finishWhenTold(): void {
-    if (this.#isOver || this.#told < this.#texts.length) return;
-    this.#emit({ type: 'finish', usage: this.usage, timings: this.timings });
-    this.#endReason = 'stop';
-    this.#isOver = true;
-  }
-
-  #emit(event: EventBody): void {
-    if (this.#isOver) return;
-    this.#unsent.push({ id: this.job.id, attempt: this.recipient.attempt, seq: this.#seq++, ...event } as TokenEvent);
+    if (this.#told < this.#texts.length) return;
+    this.#log.end({ type: 'finish', usage: this.usage, timings: this.timings }, 'stop');
   }
 }
-
-type EventBody = TokenEvent extends infer Each ? (Each extends TokenEvent ? Omit<Each, 'id' | 'attempt' | 'seq'> : never) : never;

@@ -4,6 +4,7 @@
  */
 import { ApiError, type ErrorCode, toApiError } from '../../shared/errors.ts';
 import { Job, type Prompt, promptsOf } from '../../shared/job.ts';
+import { HeldJobs, readJob } from '../held-jobs.ts';
 import type { WordPiece } from '../model/word-piece.ts';
 import type { Outbox, Standing } from '../outbox.ts';
 import type { Publisher } from '../publisher.ts';
@@ -30,11 +31,6 @@ export interface EmbeddingJobsOptions {
   onError(error: Error, job: Pick<Job, 'id' | 'traceparent'>): void;
 }
 
-interface Held {
-  taken: TakenJob;
-  job: EmbeddingJob;
-}
-
 const MAX_HELD = 64;
 /** Minutes of work: beyond them nothing is taken, so that others may take it. */
 const MAX_PENDING_TOKENS = 1_000_000;
@@ -45,16 +41,22 @@ const SLICE_MS = 5;
 
 export class EmbeddingJobs {
   readonly #options: EmbeddingJobsOptions;
-  readonly #byId = new Map<string, Held>();
-  #arrivingCount = 0;
+  readonly #held: HeldJobs<EmbeddingJob>;
 
   constructor(options: EmbeddingJobsOptions) {
     this.#options = options;
+    this.#held = new HeldJobs({
+      publisher: options.publisher,
+      cancel: job => this.fail(job, 'request_cancelled', 'The request was cancelled.'),
+      onLetGo: job => options.queue.remove(job),
+      onEnded: job => options.onEnded?.(job),
+      onError: (error, job) => options.onError(error, job),
+    });
   }
 
   /** Jobs taken and not settled. */
   get count(): number {
-    return this.#byId.size + this.#arrivingCount;
+    return this.#held.count;
   }
 
   get hasRoom(): boolean {
@@ -62,42 +64,18 @@ export class EmbeddingJobs {
   }
 
   async submit(taken: TakenJob): Promise<void> {
-    this.#arrivingCount++;
-    try {
-      await this.#start(taken);
-    } catch (error) {
-      this.#options.onError(error as Error, taken);
-      await this.#passOn(taken);
-    } finally {
-      this.#arrivingCount--;
-      this.#options.wake();
-    }
+    const { wake } = this.#options;
+    await this.#held.arrive(taken, { start: () => this.#start(taken), passOn: () => this.#passOn(taken), wake });
   }
 
   /** Somebody else has the job: no more is said of it here. */
   lost(jobId: string): void {
-    const held = this.#byId.get(jobId);
-    if (held === undefined) return;
-    this.#options.publisher.drop(held.job);
-    this.#forget(held);
+    this.#held.lost(jobId);
   }
 
   /** What Redis says of a job that is not simply to go on. */
   stands(job: EmbeddingJob, standing: Exclude<Standing, 'ok'>): void {
-    switch (standing) {
-      case 'cancelled':
-        this.fail(job, 'request_cancelled', 'The request was cancelled.');
-        return;
-      case 'fenced':
-        this.lost(job.job.id);
-        return;
-      case 'broken':
-        this.#options.onError(new Error('its record in Redis is of another type and cannot be written'), job.job);
-        this.#options.queue.remove(job);
-        // The outbox has told it to those who listen.
-        job.fail('generation_failed', 'The answer could not be recorded.');
-        this.settled(job);
-    }
+    this.#held.stands(job, standing);
   }
 
   fail(job: EmbeddingJob, code: ErrorCode, message: string, param?: string): void {
@@ -108,21 +86,12 @@ export class EmbeddingJobs {
 
   /** Its terminal event is recorded: off the queue with it. */
   settled(job: EmbeddingJob): void {
-    const held = this.#byId.get(job.job.id);
-    if (held?.job !== job) return;
-    this.#forget(held);
-    this.#options.onEnded?.(job);
-    void held.taken.complete();
+    this.#held.settled(job);
   }
 
   /** All that is left goes back to the queue, for other batchers. */
   async giveBackAll(): Promise<void> {
-    const all = [...this.#byId.values()];
-    for (const held of all) {
-      this.#options.publisher.drop(held.job);
-      this.#forget(held);
-    }
-    await Promise.all(all.map(held => held.taken.giveBack()));
+    await this.#held.giveBackAll();
   }
 
   /** A job that could not even be started: another try may do better, but not for ever. */
@@ -130,21 +99,18 @@ export class EmbeddingJobs {
     const job = Job.safeParse(taken.data).data;
     if (job === undefined || taken.attempt < this.#options.maxAttempts) return await taken.giveBack();
     const failed = new EmbeddingJob({ job, attempt: taken.attempt, clock: this.#options.clock });
-    this.#hold({ taken, job: failed });
+    this.#held.hold(taken, failed);
     this.fail(failed, 'generation_failed', 'The request could not be started.');
   }
 
   async #start(taken: TakenJob): Promise<void> {
-    const parsed = Job.safeParse(taken.data);
-    if (!parsed.success || parsed.data.id !== taken.id) {
-      this.#options.onError(new Error(`unreadable job: ${parsed.error?.issues[0]?.message ?? 'it has the id of another'}`), taken);
-      return await taken.complete();
-    }
-    const job = new EmbeddingJob({ job: parsed.data, attempt: taken.attempt, clock: this.#options.clock });
+    const read = readJob(taken, this.#options.onError);
+    if (read === undefined) return await taken.complete();
+    const job = new EmbeddingJob({ job: read, attempt: taken.attempt, clock: this.#options.clock });
     let refusal: ApiError | undefined;
     try {
-      this.#check(parsed.data, taken);
-      job.open(await this.#encodeAll(parsed.data));
+      this.#check(read, taken);
+      job.open(await this.#encodeAll(read));
     } catch (error) {
       refusal = toApiError(error);
     }
@@ -153,10 +119,10 @@ export class EmbeddingJobs {
       if (standing === 'fenced') return;
       job.resume(events);
     }
-    this.#hold({ taken, job });
+    this.#held.hold(taken, job);
     if (job.isOver) return this.settled(job);
     if (refusal !== undefined) {
-      if (refusal.cause !== undefined) this.#options.onError(refusal.cause as Error, parsed.data);
+      if (refusal.cause !== undefined) this.#options.onError(refusal.cause as Error, read);
       const { code, message, param } = refusal;
       return this.fail(job, code === 'internal_error' ? 'generation_failed' : code, message, param);
     }
@@ -214,15 +180,5 @@ export class EmbeddingJobs {
       `This model's maximum context length is ${contextTokens} tokens. The text in ${param} has more; shorten it, or set 'truncate_prompt_tokens'.`,
       { param },
     );
-  }
-
-  #hold(held: Held): void {
-    this.#byId.set(held.job.job.id, held);
-    this.#options.publisher.add(held.job);
-  }
-
-  #forget(held: Held): void {
-    this.#byId.delete(held.job.job.id);
-    this.#options.queue.remove(held.job);
   }
 }

@@ -3,9 +3,10 @@
  * settled; one that comes back from a batcher that died is answered once, by whoever has it last.
  */
 import { ApiError, type ErrorCode } from '../../shared/errors.ts';
-import { Job } from '../../shared/job.ts';
+import type { Job } from '../../shared/job.ts';
 import { BULKY_LIFETIME_MS } from '../../shared/keys.ts';
 import { isTerminal, type TokenEvent } from '../../shared/token-event.ts';
+import { readJob } from '../held-jobs.ts';
 import type { Outbox, Recipient } from '../outbox.ts';
 import type { TakenJob } from '../queue-worker.ts';
 import type { QuickAnswer, QuickQuestion } from './quick-answer.ts';
@@ -72,13 +73,8 @@ export class QuickJobs {
   }
 
   async #answer(taken: TakenJob): Promise<void> {
-    const parsed = Job.safeParse(taken.data);
-    if (!parsed.success || parsed.data.id !== taken.id) {
-      this.#options.onError(new Error(`unreadable job: ${parsed.error?.issues[0]?.message ?? 'it has the id of another'}`), taken);
-      await taken.complete();
-      return;
-    }
-    const job = parsed.data;
+    const job = readJob(taken, this.#options.onError);
+    if (job === undefined) return await taken.complete();
     const recipient: Recipient = { jobId: job.id, attempt: taken.attempt, shard: job.shard, lifetimeMs: BULKY_LIFETIME_MS };
     let seq = 0;
     if (taken.attempt > 1) {
