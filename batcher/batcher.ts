@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
 import { TASK_KINDS } from '../shared/job.ts';
 import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
+import { drain } from './drain.ts';
 import { openRowPasses } from './engine/foreign.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
@@ -253,17 +254,13 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     drainAsked: drainAsked.promise,
     async drain(): Promise<void> {
       state = 'draining';
-      intake.stopTaking();
-      quick.stopTaking();
-      await heartbeat.beat();
-      const deadline = performance.now() + settings.drainTimeoutMs;
-      while (generations.count + quick.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
-      await generations.giveBackAll();
-      loop.stop();
-      await running;
-      await publisher.idle();
-      await intake.close();
-      await quick.close();
+      await drain({
+        ...{ heartbeat, loop, running, publisher },
+        takers: [intake, quick],
+        openCount: () => generations.count + quick.count,
+        timeoutMs: settings.drainTimeoutMs,
+        giveBackAll: () => generations.giveBackAll(),
+      });
       await ownQueues.stop();
       await prefixPublisher?.stop();
       await heartbeat.stop();

@@ -2,7 +2,6 @@
  * Generation: one job while it is in the batcher: what was sampled for each choice of each prompt, and the events that tell of it. Its events are
  * numbered without a gap, and after the terminal one it gives no more. It knows nothing of rows, steps or Redis.
  */
-
 import type { ErrorCode } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import type { FinishReason, Timings, TokenEvent, TokenLogprob, Usage } from '../shared/token-event.ts';

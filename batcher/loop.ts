@@ -13,6 +13,7 @@ import type { Scheduler } from './scheduler/scheduler.ts';
 import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
 import type { Speculation } from './speculation.ts';
 import type { StepRates } from './step-rates.ts';
+import { WakeUp } from './wake-up.ts';
 
 export interface LoopParts {
   engine: Engine;
@@ -46,8 +47,7 @@ interface Untold {
 export class Loop {
   readonly #parts: LoopParts;
   #untold: Untold[] = [];
-  #wake: (() => void) | undefined;
-  #isWoken = false;
+  readonly #wakeUp = new WakeUp();
   #isStopped = false;
   /** Spent in the engine during the step under way. */
   #engineMs = 0;
@@ -60,8 +60,7 @@ export class Loop {
 
   /** There may be something to do. */
   wake(): void {
-    this.#isWoken = true;
-    this.#wake?.();
+    this.#wakeUp.call();
   }
 
   /** The step under way is the last. */
@@ -78,9 +77,7 @@ export class Loop {
       if (plan === undefined) {
         this.#tell();
         // What was just told may have freed room for a sequence that waits.
-        if (!this.#isWoken) await new Promise<void>(resolve => (this.#wake = resolve));
-        this.#isWoken = false;
-        this.#wake = undefined;
+        await this.#wakeUp.sleep();
         continue;
       }
       const startedAt = performance.now();

@@ -2,7 +2,6 @@
  * Bench `preemption`: many requests with the lengths of a real trace through the whole path, with so little KV memory that running sequences must
  * give way to each other again and again. Every request must end whole, and the process must keep to its memory.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
 import { defaultKvType } from '../batcher/model/prepare.ts';

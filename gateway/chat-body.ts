@@ -1,8 +1,7 @@
 /** ChatBody: a chat completion as one JSON object, written at the end. */
-import type { ApiError } from '../shared/errors.ts';
 import type { AnswerEvent, FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import { JsonReply } from './json-reply.ts';
 import { type ChatChoiceOut, chatCompletion, logprobsOut, type ReplyHead } from './openai-response.ts';
-import type { ReplyWriter } from './reply-writer.ts';
 
 interface ChoiceState {
   texts: string[];
@@ -10,13 +9,12 @@ interface ChoiceState {
   finishReason: FinishReason | undefined;
 }
 
-export class ChatBody implements ReplyWriter {
-  readonly contentType = 'application/json';
-  readonly isStreamed = false;
+export class ChatBody extends JsonReply {
   readonly #head: ReplyHead;
   readonly #choices: ChoiceState[];
 
   constructor(options: { head: ReplyHead; choiceCount: number; wantsLogprobs: boolean }) {
+    super();
     this.#head = options.head;
     this.#choices = Array.from({ length: options.choiceCount }, () => ({
       texts: [],
@@ -34,16 +32,6 @@ export class ChatBody implements ReplyWriter {
     if (event.logprobs !== undefined) choice.logprobs?.push(...event.logprobs);
     choice.finishReason ??= event.finishReason;
     return '';
-  }
-
-  /** JSON may begin with any amount of white space. */
-  heartbeat(): string {
-    return '\n';
-  }
-
-  /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
-  failure(_error: ApiError): undefined {
-    return undefined;
   }
 }
 

@@ -1,9 +1,8 @@
 /** CompletionBody: a plain completion as one JSON object, written at the end; of more choices than were asked for it keeps the best. */
-import type { ApiError } from '../shared/errors.ts';
 import type { AnswerEvent, EchoedToken, FinishReason } from '../shared/token-event.ts';
 import { type CompletionChoiceOut, CompletionLogprobs, textCompletion } from './completion-response.ts';
+import { JsonReply } from './json-reply.ts';
 import type { ReplyHead } from './openai-response.ts';
-import type { ReplyWriter } from './reply-writer.ts';
 
 export interface CompletionBodyOptions {
   head: ReplyHead;
@@ -23,14 +22,13 @@ interface ChoiceState {
   finishReason: FinishReason | undefined;
 }
 
-export class CompletionBody implements ReplyWriter {
-  readonly contentType = 'application/json';
-  readonly isStreamed = false;
+export class CompletionBody extends JsonReply {
   readonly #options: CompletionBodyOptions;
   /** By prompt, then by choice. */
   readonly #choices: ChoiceState[][];
 
   constructor(options: CompletionBodyOptions) {
+    super();
     this.#options = options;
     const empty = (): ChoiceState => ({ texts: [], entries: [], logprobSum: 0, tokenCount: 0, finishReason: undefined });
     this.#choices = Array.from({ length: options.promptCount }, () => Array.from({ length: options.choiceCount }, empty));
@@ -62,16 +60,6 @@ export class CompletionBody implements ReplyWriter {
       default:
         return '';
     }
-  }
-
-  /** JSON may begin with any amount of white space. */
-  heartbeat(): string {
-    return '\n';
-  }
-
-  /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
-  failure(_error: ApiError): undefined {
-    return undefined;
   }
 
   #choicesOut(): CompletionChoiceOut[] {

@@ -2,10 +2,9 @@
  * EmbeddingsBody: embeddings as one JSON object in OpenAI's shape. Vectors are written as they come, some at a time, so that the end of
  * a long reply is no work; numbers as short as tells each float32 from all others.
  */
-import type { ApiError } from '../shared/errors.ts';
 import type { AnswerEvent, EmbeddingsEvent } from '../shared/token-event.ts';
 import type { EncodingFormat } from './embedding-request.ts';
-import type { ReplyWriter } from './reply-writer.ts';
+import { JsonReply } from './json-reply.ts';
 
 export interface EmbeddingUsageOut {
   prompt_tokens: number;
@@ -15,15 +14,14 @@ export interface EmbeddingUsageOut {
 /** Of a float32. */
 const SIGNIFICANT_DIGITS = 9;
 
-export class EmbeddingsBody implements ReplyWriter {
-  readonly contentType = 'application/json';
-  readonly isStreamed = false;
+export class EmbeddingsBody extends JsonReply {
   readonly #model: string;
   readonly #encodingFormat: EncodingFormat;
   /** By index. */
   readonly #entries: string[] = [];
 
   constructor({ model, encodingFormat }: { model: string; encodingFormat: EncodingFormat }) {
+    super();
     this.#model = model;
     this.#encodingFormat = encodingFormat;
   }
@@ -35,16 +33,6 @@ export class EmbeddingsBody implements ReplyWriter {
     const usage: EmbeddingUsageOut = { prompt_tokens: promptTokens, total_tokens: promptTokens };
     const data = this.#entries.join(',');
     return `{"object":"list","data":[${data}],"model":${JSON.stringify(this.#model)},"usage":${JSON.stringify(usage)}}`;
-  }
-
-  /** JSON may begin with any amount of white space. */
-  heartbeat(): string {
-    return '\n';
-  }
-
-  /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
-  failure(_error: ApiError): undefined {
-    return undefined;
   }
 
   #take({ first, vectors }: EmbeddingsEvent): void {

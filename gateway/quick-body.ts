@@ -1,7 +1,6 @@
 /** QuickBody: what was made of a prompt, or of tokens, as one JSON object in vLLM's shapes. */
-import type { ApiError } from '../shared/errors.ts';
 import type { AnswerEvent } from '../shared/token-event.ts';
-import type { ReplyWriter } from './reply-writer.ts';
+import { JsonReply } from './json-reply.ts';
 
 export interface TokenizeOut {
   count: number;
@@ -16,10 +15,7 @@ export interface DetokenizeOut {
   prompt: string;
 }
 
-export class QuickBody implements ReplyWriter {
-  readonly contentType = 'application/json';
-  readonly isStreamed = false;
-
+export class QuickBody extends JsonReply {
   write(event: AnswerEvent): string {
     switch (event.type) {
       case 'tokens': {
@@ -32,15 +28,5 @@ export class QuickBody implements ReplyWriter {
       default:
         return '';
     }
-  }
-
-  /** JSON may begin with any amount of white space. */
-  heartbeat(): string {
-    return '\n';
-  }
-
-  /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
-  failure(_error: ApiError): undefined {
-    return undefined;
   }
 }

@@ -8,6 +8,7 @@ import type { Logger } from 'pino';
 import { type BatcherCard, CARD_VERSION } from '../../shared/batcher-card.ts';
 import { SHARED_QUEUE } from '../../shared/keys.ts';
 import type { OpenBatcher } from '../batcher.ts';
+import { drain } from '../drain.ts';
 import { Heartbeat } from '../heartbeat.ts';
 import { Intake } from '../intake.ts';
 import { serveMetrics } from '../metrics-server.ts';
@@ -147,17 +148,13 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
     drainAsked: drainAsked.promise,
     async drain(): Promise<void> {
       state = 'draining';
-      intake.stopTaking();
-      quick.stopTaking();
-      await heartbeat.beat();
-      const deadline = performance.now() + settings.drainTimeoutMs;
-      while (jobs.count + quick.count > 0 && performance.now() < deadline) await new Promise(resolve => setTimeout(resolve, 20));
-      await jobs.giveBackAll();
-      loop.stop();
-      await running;
-      await publisher.idle();
-      await intake.close();
-      await quick.close();
+      await drain({
+        ...{ heartbeat, loop, running, publisher },
+        takers: [intake, quick],
+        openCount: () => jobs.count + quick.count,
+        timeoutMs: settings.drainTimeoutMs,
+        giveBackAll: () => jobs.giveBackAll(),
+      });
       await heartbeat.stop();
       redis.disconnect();
       metricsServer?.close();

@@ -4,6 +4,7 @@
  */
 import type { Publisher } from '../publisher.ts';
 import type { StepRates } from '../step-rates.ts';
+import { WakeUp } from '../wake-up.ts';
 import type { EmbeddingJob } from './embedding-job.ts';
 import type { EncoderEngine } from './encoder-engine.ts';
 import type { Run, RunBounds, TextQueue } from './text-queue.ts';
@@ -22,8 +23,7 @@ export interface EncoderLoopParts {
 
 export class EncoderLoop {
   readonly #parts: EncoderLoopParts;
-  #wake: (() => void) | undefined;
-  #isWoken = false;
+  readonly #wakeUp = new WakeUp();
   #isStopped = false;
   #running: ReadonlySet<EmbeddingJob> = new Set();
 
@@ -38,8 +38,7 @@ export class EncoderLoop {
 
   /** There may be something to do. */
   wake(): void {
-    this.#isWoken = true;
-    this.#wake?.();
+    this.#wakeUp.call();
   }
 
   /** The run under way is the last. */
@@ -53,13 +52,8 @@ export class EncoderLoop {
     const { queue, bounds } = this.#parts;
     while (!this.#isStopped) {
       const run = queue.take(bounds);
-      if (run.length > 0) {
-        await this.#runOnce(run);
-        continue;
-      }
-      if (!this.#isWoken) await new Promise<void>(resolve => (this.#wake = resolve));
-      this.#isWoken = false;
-      this.#wake = undefined;
+      if (run.length > 0) await this.#runOnce(run);
+      else await this.#wakeUp.sleep();
     }
   }
 
