@@ -10,7 +10,6 @@ import { type BatcherCard, CARD_VERSION } from '../shared/batcher-card.ts';
 import { TASK_KINDS } from '../shared/job.ts';
 import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
 import { drain } from './drain.ts';
-import { openRowPasses } from './engine/foreign.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
@@ -22,7 +21,8 @@ import { Loop } from './loop.ts';
 import { Metrics } from './metrics.ts';
 import { serveMetrics } from './metrics-server.ts';
 import { loadChat } from './model/chat-template.ts';
-import { defaultKvType, graphPathOf, isBatchInvariant, openPrepared } from './model/prepare.ts';
+import { defaultKvType, graphPathOf, openPrepared } from './model/prepare.ts';
+import { openScratch } from './open-scratch.ts';
 import { Outbox } from './outbox.ts';
 import { OwnQueues } from './own-queues.ts';
 import { PrefixOutbox } from './prefix-outbox.ts';
@@ -35,7 +35,6 @@ import { QuickTier } from './quick/quick-tier.ts';
 import { connectRedis } from './redis.ts';
 import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
-import { SamplingScratch } from './sampling/sampling-scratch.ts';
 import type { BatcherSettings } from './settings.ts';
 import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
@@ -136,15 +135,12 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(
-      tokenizer,
-      new SamplingScratch(shape.vocabSize, kernelPath === undefined ? undefined : bytes => openRowPasses(kernelPath, bytes)),
-    ),
+    branchMaker: new BranchMaker(tokenizer, openScratch(shape.vocabSize, kernelPath)),
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
     // Kernels that give the same bits anyway need no care.
-    reproducible: settings.reproducible && !isBatchInvariant(manifest),
+    reproducible: settings.reproducible && !manifest.isBatchInvariant,
     ttftSloMs: settings.ttftSloMs,
     clock,
     wake: () => loop.wake(),

@@ -47,7 +47,7 @@ export const embeddingsBench = bench({
   async run({ settings, progress, children }) {
     const folder = await fetchEncoder(ALL_MINILM);
     const peer = await installTransformersJs(folder, { progress, children });
-    const model = await benchModel({ kernels: 'tiled', model: '' }, progress);
+    const model = await benchModel({ model: '' }, progress);
     const text = await readText();
     const texts = Array.from({ length: settings.texts }, (_, index) => passage(text, index, WORD_COUNTS[index % WORD_COUNTS.length]!));
     const { threads } = settings;

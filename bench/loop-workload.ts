@@ -9,7 +9,6 @@
  */
 
 import type { DecodeBatch, Engine } from '../batcher/engine/engine.ts';
-import { openRowPasses } from '../batcher/engine/foreign.ts';
 import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
 import { Generations } from '../batcher/generations.ts';
 import { KvCache } from '../batcher/kv/kv-cache.ts';
@@ -17,12 +16,12 @@ import { Loop } from '../batcher/loop.ts';
 import { Metrics } from '../batcher/metrics.ts';
 import { loadChat } from '../batcher/model/chat-template.ts';
 import { openPrepared } from '../batcher/model/prepare.ts';
+import { openScratch } from '../batcher/open-scratch.ts';
 import { Outbox } from '../batcher/outbox.ts';
 import { BranchMaker } from '../batcher/prompt-branch.ts';
 import { encodePrompt } from '../batcher/prompt-encoder.ts';
 import { Publisher } from '../batcher/publisher.ts';
 import { connectRedis } from '../batcher/redis.ts';
-import { SamplingScratch } from '../batcher/sampling/sampling-scratch.ts';
 import { Scheduler } from '../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../batcher/scheduler/scheduler-settings.ts';
 import { Speculation } from '../batcher/speculation.ts';
@@ -101,7 +100,6 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   const model = await openPrepared(plan.modelDirectory);
   const { tokenizer, template } = await loadChat(model);
   const { contextTokens } = model.manifest.shape;
-  const { kernelPath } = model;
   const engine = new TwiceRun(new OrtEngine(plan.engine));
   const { blockTokens, rowCount } = plan.engine;
   const kv = new KvCache({ blockTokens, rowCount, budgetBlocks: plan.engine.storeBlocks, storeBlocks: plan.engine.storeBlocks });
@@ -131,10 +129,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(
-      tokenizer,
-      new SamplingScratch(model.manifest.shape.vocabSize, kernelPath === undefined ? undefined : bytes => openRowPasses(kernelPath, bytes)),
-    ),
+    branchMaker: new BranchMaker(tokenizer, openScratch(model.manifest.shape.vocabSize, model.kernelPath)),
     contextTokens,
     maxAttempts: 1,
     reproducible: true,

@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import type { KvType } from '../batcher/engine/engine.ts';
 import type { OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
-import type { WeightsChoice } from '../batcher/model/matrix-form.ts';
+import { KERNELS, type WeightsChoice } from '../batcher/model/matrix-form.ts';
 import { defaultKvType, graphPathOf, type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
 import { UsageError } from './settings.ts';
 
@@ -24,14 +24,16 @@ export interface ModelWish {
   /** Path of a GGUF file; empty for the default model. */
   model: string;
   weights?: WeightsChoice;
-  kernels: string;
+  /** Our own where the host can, when absent. */
+  kernels?: string;
 }
 
 export async function benchModel(wish: ModelWish, progress: (line: string) => void): Promise<BenchModel> {
-  if (wish.kernels !== 'tiled' && wish.kernels !== 'stock') throw new UsageError(`--kernels must be tiled or stock, not '${wish.kernels}'`);
+  const kernels = KERNELS.find(name => name === (wish.kernels ?? 'tiled'));
+  if (kernels === undefined) throw new UsageError(`--kernels must be ${KERNELS.join(' or ')}, not '${wish.kernels}'`);
   const say = everyTenth(progress);
   const ggufPath = wish.model === '' ? await defaultModel(say) : wish.model;
-  const prepared = await prepareModel(ggufPath, { weights: wish.weights, kernels: wish.kernels, onProgress: say, onRebuild: progress });
+  const prepared = await prepareModel(ggufPath, { weights: wish.weights, kernels, onProgress: say, onRebuild: progress });
   const { manifest } = prepared;
   return {
     ...prepared,

@@ -4,12 +4,13 @@
  */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
+import { kernelsOption } from './supervisor/kernels-option.ts';
 import { checkRedis } from './supervisor/redis-elsewhere.ts';
 import { runToEnd } from './supervisor/run-to-end.ts';
 import { Screen } from './supervisor/screen.ts';
 import { StartError } from './supervisor/start-error.ts';
 import { isEmbeddingModel, prepareEmbeddingModel, prepareStartModel } from './supervisor/start-model.ts';
-import { BATCHER_OPTIONS, KERNELS, WEIGHTS } from './supervisor/start-options.ts';
+import { BATCHER_OPTIONS, WEIGHTS } from './supervisor/start-options.ts';
 
 const MAIN = join(import.meta.dirname, '..', 'batcher', 'main.ts');
 const LEFT_TO_THE_BATCHER = [...BATCHER_OPTIONS, ['--metrics-port <port>', 'serve /metrics on 127.0.0.1'] as const];
@@ -26,11 +27,7 @@ async function main(argv: readonly string[]): Promise<number> {
       'GGUF file, folder of an embedding model, or the name of a known one (default: smollm2-135m-instruct, fetched once)',
     )
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
-    .addOption(
-      new Option('--kernels <name>', 'operators of the engine: our own or onnxruntime’s (default: tiled where the host can)').choices(
-        KERNELS,
-      ),
-    )
+    .addOption(kernelsOption())
     .helpOption('-h, --help', 'this text')
     .allowUnknownOption()
     .allowExcessArguments()

@@ -18,6 +18,7 @@ import { prepareModel } from '../batcher/model/prepare.ts';
 import { prepareEncoder } from '../batcher/model/prepare-encoder.ts';
 import { readVocabulary } from '../batcher/model/vocabulary.ts';
 import { ProgressLine } from './progress-line.ts';
+import { kernelsOption } from './supervisor/kernels-option.ts';
 
 interface PrepareFlags {
   weights?: WeightsChoice;
@@ -42,9 +43,7 @@ program
   .addOption(
     new Option('--weights <form>', 'form of the weights (default: quantized ones as they are, floats in 8 bits)').choices(WEIGHTS_CHOICES),
   )
-  .addOption(
-    new Option('--kernels <name>', 'operators: our own or onnxruntime’s (default: tiled where the host can)').choices(['tiled', 'stock']),
-  )
+  .addOption(kernelsOption())
   .option('--verify', 'read every byte of what is there instead of trusting sizes and times')
   .addOption(cache)
   .action(prepare);

@@ -1,11 +1,10 @@
 /** DebianProgram: a program that some tests need: the machine's own, on Debian, as root, installed when there is none. */
-import { delimiter, join } from 'node:path';
 import { canInstallFromDebian, installFromDebian } from '../scripts/supervisor/debian-package.ts';
-import { isExecutable } from '../scripts/supervisor/executable.ts';
+import { findProgram } from '../scripts/supervisor/executable.ts';
 
 /** Path of the first program that is there; undefined, with a line that says so, where there is none and none may be installed. */
 export async function debianProgram(packageName: string, programs: readonly string[] = [packageName]): Promise<string | undefined> {
-  const found = find(programs);
+  const found = findProgram(programs);
   if (found !== undefined) return found;
   if (!canInstallFromDebian()) {
     process.stderr.write(`Skipped: tests that need ${packageName}, which is missing (apt-get install ${packageName}).\n`);
@@ -13,10 +12,5 @@ export async function debianProgram(packageName: string, programs: readonly stri
   }
   process.stderr.write(`Installing ${packageName} from Debian (once) …\n`);
   await installFromDebian(packageName, { advice: `install ${packageName} yourself` });
-  return find(programs);
-}
-
-function find(programs: readonly string[]): string | undefined {
-  const folders = (process.env.PATH ?? '').split(delimiter).filter(Boolean);
-  return programs.flatMap(program => folders.map(folder => join(folder, program))).find(isExecutable);
+  return findProgram(programs);
 }

@@ -6,9 +6,10 @@
  * Source: the GGUF specification, versions 2 and 3, little-endian.
  */
 import { readSync } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { ModelError, reasonOf } from './model-error.ts';
+import { ModelError } from './model-error.ts';
+import { openSource } from './source-file.ts';
 import { type TensorType, tensorTypeOf } from './tensor-type.ts';
 
 export type GgufValue = string | number | bigint | boolean | GgufValue[];
@@ -51,21 +52,12 @@ const ARRAY_TYPE = 9;
 
 export async function openGguf(path: string): Promise<GgufFile> {
   const fileName = basename(path);
-  let handle: FileHandle;
-  try {
-    handle = await open(path, 'r');
-  } catch (thrown) {
-    throw new ModelError(`${path}: cannot be opened (${reasonOf(thrown)}).`, { cause: thrown });
-  }
-  try {
+  return openSource(path, async handle => {
     const stat = await handle.stat();
     if (!stat.isFile()) throw new ModelError(`${path}: is not a file; a model is one GGUF file.`);
     const header = readHeader(new HeaderCursor(handle.fd, stat.size, fileName), fileName);
     return new OpenGguf({ path, fileName, handle, byteLength: stat.size, ...header });
-  } catch (thrown) {
-    await handle.close();
-    throw thrown;
-  }
+  });
 }
 
 class OpenGguf implements GgufFile {

@@ -63,6 +63,7 @@ export class GraphWeights {
   readonly #tasks: Task[] = [];
   readonly #scratch = new Scratch();
   readonly #forms = new Map<string, number>();
+  #areAllTiles = true;
 
   constructor(graph: OnnxGraph, file: GgufFile, choice: WeightsOptions) {
     this.#graph = graph;
@@ -75,6 +76,11 @@ export class GraphWeights {
     return this.#forms;
   }
 
+  /** No matrix is stored otherwise. */
+  get areAllTiles(): boolean {
+    return this.#areAllTiles;
+  }
+
   formOf(part: MatrixPart, use: 'layer' | 'vocabulary' = 'layer'): MatrixForm {
     return matrixFormOf(requireTensor(this.#file, part.tensorName), this.#choice, use);
   }
@@ -84,6 +90,7 @@ export class GraphWeights {
     const form = this.formOf(parts[0]!, use);
     const tensors = parts.map(part => requireTensor(this.#file, part.tensorName));
     if (parts.some(part => !isSameForm(this.formOf(part, use), form))) throw new Error('parts of a fused matrix differ in form');
+    this.#areAllTiles &&= form.kind === 'tiles';
     const matrix = this.#reserve(form, tensors);
     let firstRow = 0;
     for (const [i, tensor] of tensors.entries()) {

@@ -22,6 +22,8 @@ export interface LlamaGraph {
   weights: GraphWeights;
   /** Attention is our own kernel, which takes a cache in float16 too. */
   hasAttentionKernel: boolean;
+  /** A token gets the same bits in every batch, by prefill in chunks of any size and by decode steps: everything that could round otherwise is ours. */
+  isBatchInvariant: boolean;
 }
 
 /** 8-bit activations inside MatMulNBits: the fast path of the CPU kernels (0.4 to 0.7 % error of a product's largest value). */
@@ -44,7 +46,8 @@ export async function buildLlamaGraph(file: GgufFile, shape: LlamaShape, options
   const ropeFactors = file.tensors.has('rope_freqs.weight') ? await weights.floats('rope_freqs.weight') : undefined;
   const builder = new LlamaBuilder(graph, weights, { shape, ropeFactors, kernels: options.kernels, kvType: options.kvType });
   builder.build();
-  return { graph, weights, hasAttentionKernel: builder.hasAttentionKernel };
+  const { hasAttentionKernel } = builder;
+  return { graph, weights, hasAttentionKernel, isBatchInvariant: hasAttentionKernel && weights.areAllTiles };
 }
 
 class LlamaBuilder {
@@ -80,10 +83,8 @@ class LlamaBuilder {
     graph.output({ name: 'logits', type: 'float', dimensions: ['picked', vocabSize] });
 
     this.#int64s('flat', [-1]);
-    this.#int64s('rows_by_heads', [-1, this.#shape.headCount * this.#shape.headDim]);
     this.#rotaryTables();
-    graph.node('Shape', ['input_ids'], ['batch_tokens']);
-    graph.node('Concat', ['batch_tokens', 'flat'], ['three_d'], { axis: { int: 0 } });
+    if (!this.hasAttentionKernel) this.#attentionShapes();
     graph.node('Reshape', ['input_ids', 'flat'], ['ids']);
     const embedding = this.#weights.matrix([{ tensorName: 'token_embd.weight' }], 'vocabulary');
     this.#embed(embedding, 'ids', 'x0');
@@ -154,6 +155,13 @@ class LlamaBuilder {
       },
     );
     graph.node('Reshape', [`heads3_${layer}`, 'rows_by_heads'], [`heads${layer}`]);
+  }
+
+  /** What onnxruntime's attention needs its values in: [batch, tokens, width], where all others are flat. */
+  #attentionShapes(): void {
+    this.#int64s('rows_by_heads', [-1, this.#shape.headCount * this.#shape.headDim]);
+    this.#graph.node('Shape', ['input_ids'], ['batch_tokens']);
+    this.#graph.node('Concat', ['batch_tokens', 'flat'], ['three_d'], { axis: { int: 0 } });
   }
 
   /** The bounds are those of kernels/attention.c. */

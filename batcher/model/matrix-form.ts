@@ -29,14 +29,13 @@ export type StoredRows =
   | { kind: 'blocks'; quants: Uint8Array; scales: Float32Array; offsets: Float32Array | undefined }
   | { kind: 'tiles'; tiles: Uint8Array };
 
-/** Which operators the graph may use: those that onnxruntime has, or our own kernels too. */
-export type Kernels = 'stock' | 'tiled';
+/** Which operators the graph may use: our own kernels too, or those that onnxruntime has. */
+export const KERNELS = ['tiled', 'stock'] as const;
+export type Kernels = (typeof KERNELS)[number];
 
 type BlockForm = MatrixForm & { kind: 'blocks' };
 const Q8: BlockForm = { kind: 'blocks', bits: 8, blockElements: 32, hasOffsets: false };
 const Q4: BlockForm = { kind: 'blocks', bits: 4, blockElements: 32, hasOffsets: true };
-/** Their scales and minima are half-precision numbers in the file. */
-const HALF_SCALED: readonly QuantTypeName[] = ['Q4_0', 'Q4_1', 'Q5_0', 'Q8_0'];
 
 /**
  * The form of a tensor. Embedding and head stay at 8 bits where q4 is asked: they are a small part of the work, and the
@@ -53,7 +52,7 @@ export function matrixFormOf(
   const isAsIs = imported !== undefined && (weights === undefined || wanted.bits === imported.bits);
   const form = isAsIs ? imported : wanted;
   if (kernels === 'stock' || tensor.rows % TILE_ROWS !== 0 || (form.bits === 8 && form.hasOffsets)) return form;
-  const isHalf = isAsIs && HALF_SCALED.includes(tensor.type.name as QuantTypeName);
+  const isHalf = isAsIs && quantLayoutOf(tensor.type.name as QuantTypeName).hasHalfScales;
   return { kind: 'tiles', bits: form.bits, blockElements: form.blockElements, isHalf };
 }
 

@@ -3,7 +3,7 @@
  * What is there and intact is used at once; what is missing or damaged is built anew.
  */
 import { createHash } from 'node:crypto';
-import { readFile, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { writeDurably } from './atomic-file.ts';
 import { buildBertGraph } from './bert-graph.ts';
@@ -11,9 +11,9 @@ import { defaultCacheRoot } from './cache-root.ts';
 import { encoderNameOf, OPTIONAL_FILES, REQUIRED_FILES, readEncoderShape, TOKENIZER_FILE, WEIGHTS_FILE } from './encoder-folder.ts';
 import { type EncoderVocabulary, readEncoderVocabulary } from './encoder-vocabulary.ts';
 import { checkPrepared, describeFile, type EncoderManifest, isEncoder, MANIFEST_VERSION, writeManifest } from './manifest.ts';
-import { ModelError, reasonOf } from './model-error.ts';
+import { ModelError } from './model-error.ts';
 import type { PrepareOptions } from './prepare.ts';
-import { createDraft, publishDraft } from './prepared-folder.ts';
+import { createDraft, publishDraft, readVocabularyFile, VOCABULARY_FILE } from './prepared-folder.ts';
 import { SafetensorsFile } from './safetensors-file.ts';
 import { computeDigest, knownDigest } from './source-digest.ts';
 import { WeightFile } from './weight-file.ts';
@@ -27,7 +27,6 @@ export interface PreparedEncoder {
 
 const GRAPH_FILE = 'model.onnx';
 const DATA_FILE = 'model.onnx.data';
-const VOCABULARY_FILE = 'vocabulary.json';
 /** Raise it whenever graph, data or vocabulary change: older folders are then built anew. */
 const LAYOUT = 1;
 
@@ -70,13 +69,7 @@ export async function openEncoder(directory: string): Promise<PreparedEncoder> {
 
 /** Of a prepared folder. */
 export async function loadEncoderVocabulary(directory: string): Promise<EncoderVocabulary> {
-  try {
-    return JSON.parse(await readFile(join(directory, VOCABULARY_FILE), 'utf8')) as EncoderVocabulary;
-  } catch (thrown) {
-    throw new ModelError(`${directory}: its vocabulary cannot be read (${reasonOf(thrown)}); preparing the model again repairs it.`, {
-      cause: thrown,
-    });
-  }
+  return readVocabularyFile<EncoderVocabulary>(directory);
 }
 
 async function fillDraft(draft: string, { path, sha256 }: { path: string; sha256: string }, { onProgress }: PrepareOptions): Promise<void> {

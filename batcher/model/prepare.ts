@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { readFile, rm, stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import type { KvType } from '../engine/engine.ts';
 import { kernelDigest, whyNoKernels, writeKernels } from '../engine/kernels/kernel-library.ts';
@@ -18,7 +18,7 @@ import { type AnyManifest, checkPrepared, describeFile, isEncoder, MANIFEST_VERS
 import type { Kernels, WeightsChoice } from './matrix-form.ts';
 import { ModelError, reasonOf } from './model-error.ts';
 import { modelNameOf } from './model-name.ts';
-import { createDraft, publishDraft } from './prepared-folder.ts';
+import { createDraft, publishDraft, readVocabularyFile, VOCABULARY_FILE } from './prepared-folder.ts';
 import { computeDigest, knownDigest } from './source-digest.ts';
 import { readVocabulary, type Vocabulary } from './vocabulary.ts';
 import { WeightFile } from './weight-file.ts';
@@ -47,7 +47,6 @@ export interface PreparedModel {
 
 const GRAPH_FILES: Record<KvType, string> = { f32: 'model.onnx', f16: 'model.kv16.onnx' };
 const DATA_FILE = 'model.onnx.data';
-const VOCABULARY_FILE = 'vocabulary.json';
 const KERNEL_FILE = 'kernels.so';
 
 /** Throws a ModelError of one line for everything that is wrong with the file or the cache. */
@@ -65,13 +64,7 @@ export async function prepareModel(ggufPath: string, options: PrepareOptions = {
 
 /** The vocabulary of a prepared folder. */
 export async function loadVocabulary(directory: string): Promise<Vocabulary> {
-  try {
-    return JSON.parse(await readFile(join(directory, VOCABULARY_FILE), 'utf8')) as Vocabulary;
-  } catch (thrown) {
-    throw new ModelError(`${directory}: its vocabulary cannot be read (${reasonOf(thrown)}); preparing the model again repairs it.`, {
-      cause: thrown,
-    });
-  }
+  return readVocabularyFile<Vocabulary>(directory);
 }
 
 async function findPrepared(path: string, cacheRoot: string, options: PrepareOptions): Promise<PreparedModel | undefined> {
@@ -175,6 +168,7 @@ async function fillDraft(
     source: { fileName: file.fileName, byteLength: file.byteLength, sha256 },
     weights: weights ?? 'import',
     kernels,
+    isBatchInvariant: llama.isBatchInvariant,
     kvTypes,
     forms: Object.fromEntries(llama.weights.formCounts),
     shape: {
@@ -206,14 +200,6 @@ export function graphPathOf({ directory, manifest }: Pick<PreparedModel, 'direct
     throw new ModelError(`${directory}: a KV cache in ${kvType} needs the kernels that this model was prepared without; f32 works.`);
   }
   return join(directory, GRAPH_FILES[kvType]);
-}
-
-/**
- * Whether a token gets the same bits in every batch, by prefill in chunks of any size and by decode steps: so it is with our own kernels,
- * where every matrix is theirs.
- */
-export function isBatchInvariant({ kernels, kvTypes, forms }: Manifest): boolean {
-  return kernels === 'tiled' && kvTypes.includes('f16') && Object.keys(forms).every(form => form.includes('tiles'));
 }
 
 /** The KV cache that is used where nobody asks: half precision, where the kernels have it, holds twice the tokens. */

@@ -3,12 +3,14 @@
  * A reader never sees half of one; of several that prepare the same model at once the first wins and the others use its work.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { syncFolder } from './atomic-file.ts';
 import { checkPrepared } from './manifest.ts';
+import { ModelError, reasonOf } from './model-error.ts';
 
+export const VOCABULARY_FILE = 'vocabulary.json';
 const DRAFT_PREFIX = '.draft-';
 /** A draft that nobody has written to for so long is left over from a crash. */
 const ABANDONED_AFTER_MS = 60 * 60_000;
@@ -43,6 +45,17 @@ export async function publishDraft(draft: string, modelsRoot: string, directory:
       if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
     });
     await rm(aside, { recursive: true, force: true });
+  }
+}
+
+/** The vocabulary of a prepared folder, as it was written there. */
+export async function readVocabularyFile<T>(directory: string): Promise<T> {
+  try {
+    return JSON.parse(await readFile(join(directory, VOCABULARY_FILE), 'utf8')) as T;
+  } catch (thrown) {
+    throw new ModelError(`${directory}: its vocabulary cannot be read (${reasonOf(thrown)}); preparing the model again repairs it.`, {
+      cause: thrown,
+    });
   }
 }
 

@@ -27,6 +27,8 @@ interface QuantLayout {
   levelBits: QuantBlocks['levelBits'];
   zero: number;
   hasMinima: boolean;
+  /** Scales and minima are half-precision numbers in the file, not products of several. */
+  hasHalfScales: boolean;
   /** Fills the blocks from the bytes of a whole number of the type's own blocks. */
   unpack(bytes: Uint8Array, blocks: QuantBlocks): void;
 }
@@ -34,14 +36,14 @@ interface QuantLayout {
 export type QuantTypeName = Exclude<TensorTypeName, 'F32' | 'F16' | 'BF16'>;
 
 const LAYOUTS: Readonly<Record<QuantTypeName, QuantLayout>> = {
-  Q4_0: { blockElements: 32, levelBits: 4, zero: 8, hasMinima: false, unpack: unpackNibbles },
-  Q4_1: { blockElements: 32, levelBits: 4, zero: 0, hasMinima: true, unpack: unpackNibbles },
-  Q5_0: { blockElements: 32, levelBits: 5, zero: 16, hasMinima: false, unpack: unpackFives },
-  Q5_1: { blockElements: 32, levelBits: 5, zero: 0, hasMinima: true, unpack: unpackFives },
-  Q8_0: { blockElements: 32, levelBits: 8, zero: 128, hasMinima: false, unpack: unpackBytes },
-  Q4_K: { blockElements: 32, levelBits: 4, zero: 0, hasMinima: true, unpack: unpackSuperNibbles },
-  Q5_K: { blockElements: 32, levelBits: 5, zero: 0, hasMinima: true, unpack: unpackSuperFives },
-  Q6_K: { blockElements: 16, levelBits: 6, zero: 32, hasMinima: false, unpack: unpackSuperSixes },
+  Q4_0: { blockElements: 32, levelBits: 4, zero: 8, hasMinima: false, hasHalfScales: true, unpack: unpackNibbles },
+  Q4_1: { blockElements: 32, levelBits: 4, zero: 0, hasMinima: true, hasHalfScales: true, unpack: unpackNibbles },
+  Q5_0: { blockElements: 32, levelBits: 5, zero: 16, hasMinima: false, hasHalfScales: true, unpack: unpackFives },
+  Q5_1: { blockElements: 32, levelBits: 5, zero: 0, hasMinima: true, hasHalfScales: true, unpack: unpackFives },
+  Q8_0: { blockElements: 32, levelBits: 8, zero: 128, hasMinima: false, hasHalfScales: true, unpack: unpackBytes },
+  Q4_K: { blockElements: 32, levelBits: 4, zero: 0, hasMinima: true, hasHalfScales: false, unpack: unpackSuperNibbles },
+  Q5_K: { blockElements: 32, levelBits: 5, zero: 0, hasMinima: true, hasHalfScales: false, unpack: unpackSuperFives },
+  Q6_K: { blockElements: 16, levelBits: 6, zero: 32, hasMinima: false, hasHalfScales: false, unpack: unpackSuperSixes },
 };
 
 /** What unpacking a type gives, without unpacking anything. */

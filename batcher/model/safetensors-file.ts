@@ -4,11 +4,12 @@
  *
  * Source: the safetensors format: 8 bytes length, a JSON directory, then the tensors, little-endian and row by row.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { bfloatsToFloats, bytesToFloats, halvesToFloats } from './float-format.ts';
-import { ModelError, reasonOf } from './model-error.ts';
+import { ModelError } from './model-error.ts';
 import type { Scratch } from './scratch.ts';
+import { openSource } from './source-file.ts';
 
 export interface SafeTensor {
   name: string;
@@ -45,18 +46,7 @@ export class SafetensorsFile implements AsyncDisposable {
   /** Throws a ModelError that says what is wrong with the file. */
   static async open(path: string): Promise<SafetensorsFile> {
     const fileName = basename(path);
-    let handle: FileHandle;
-    try {
-      handle = await open(path, 'r');
-    } catch (thrown) {
-      throw new ModelError(`${path}: cannot be opened (${reasonOf(thrown)}).`, { cause: thrown });
-    }
-    try {
-      return new SafetensorsFile(fileName, handle, await readDirectory(handle, fileName));
-    } catch (thrown) {
-      await handle.close();
-      throw thrown;
-    }
+    return openSource(path, async handle => new SafetensorsFile(fileName, handle, await readDirectory(handle, fileName)));
   }
 
   /** Throws a ModelError that names the tensor when it is not there or has other dimensions. */

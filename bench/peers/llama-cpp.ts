@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import { delimiter, join } from 'node:path';
+import { findProgram } from '../../scripts/supervisor/executable.ts';
 import type { BenchRun } from '../bench.ts';
 import type { EngineWork } from '../engine-rate.ts';
 
@@ -118,10 +119,10 @@ async function buildEnvironment(
   { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
 ): Promise<NodeJS.ProcessEnv> {
   const path = process.env.PATH ?? '';
-  if (!onPath('c++', path) && !process.env.CXX) {
+  if (findProgram(['c++'], path) === undefined && !process.env.CXX) {
     throw new Error('llama.cpp is built from source and needs a C++ compiler (Debian: apt-get install g++ make)');
   }
-  if (onPath('cmake', path)) return process.env;
+  if (findProgram(['cmake'], path) !== undefined) return process.env;
   const tools = join(folder, 'tools');
   if (!existsSync(join(tools, 'bin', 'cmake'))) {
     progress('llama.cpp: fetching cmake');
@@ -129,10 +130,6 @@ async function buildEnvironment(
     await children.run(join(tools, 'bin', 'python'), ['-m', 'pip', 'install', '--quiet', 'cmake']);
   }
   return { ...process.env, PATH: `${join(tools, 'bin')}${delimiter}${path}` };
-}
-
-function onPath(command: string, path: string): boolean {
-  return path.split(delimiter).some(folder => existsSync(join(folder, command)));
 }
 
 export interface LlamaTask {

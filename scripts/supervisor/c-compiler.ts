@@ -1,12 +1,11 @@
 /** CCompiler: makes sure of a C compiler for the engine's own kernels: on Debian, as root, installed when there is none. The model runs without, slower. */
-import { delimiter, join } from 'node:path';
 import { COMPILERS, whyNoKernels } from '../../batcher/engine/kernels/kernel-library.ts';
 import { canInstallFromDebian, installFromDebian } from './debian-package.ts';
-import { isExecutable } from './executable.ts';
+import { findProgram } from './executable.ts';
 
 /** Never throws for want of one: `say` tells what is done or missing. */
 export async function ensureCompiler(say: (line: string) => void, signal?: AbortSignal): Promise<void> {
-  if (whyNoKernels() !== undefined || hasCompiler() || !canInstallFromDebian()) return;
+  if (whyNoKernels() !== undefined || findProgram(COMPILERS) !== undefined || !canInstallFromDebian()) return;
   say('Installing gcc from Debian (once), for kernels twice as fast …');
   const advice = 'install gcc and libc6-dev yourself';
   try {
@@ -15,11 +14,4 @@ export async function ensureCompiler(say: (line: string) => void, signal?: Abort
     signal?.throwIfAborted();
     say(`${(thrown as Error).message.split('\n')[0]} The model runs on onnxruntime's own kernels.`);
   }
-}
-
-function hasCompiler(path = process.env.PATH ?? ''): boolean {
-  return path
-    .split(delimiter)
-    .filter(Boolean)
-    .some(folder => COMPILERS.some(name => isExecutable(join(folder, name))));
 }

@@ -1,9 +1,10 @@
 /** StartModel: the model that a start was asked for, fetched and prepared when it is not there yet, its progress on the screen. */
 import { existsSync } from 'node:fs';
+import type { Kernels } from '../../batcher/model/matrix-form.ts';
 import { ensureCompiler } from './c-compiler.ts';
 import type { StackModel } from './stack.ts';
 import { StartError } from './start-error.ts';
-import type { Kernels, Weights } from './start-options.ts';
+import type { Weights } from './start-options.ts';
 
 export interface ModelWish {
   /** Path of a GGUF file or a name; absent means the default model. */

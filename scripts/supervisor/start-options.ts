@@ -1,15 +1,14 @@
 /** StartOptions: what `npm start` can be told, each with its default and bound; a bad value ends with one line that names the rule, exit code 2. */
 import { Command, InvalidArgumentError, Option } from 'commander';
+import type { Kernels } from '../../batcher/model/matrix-form.ts';
 import { defaultDataFolder } from './data-folder.ts';
+import { kernelsOption } from './kernels-option.ts';
 
 export const RUNTIMES = ['workerd', 'wrangler'] as const;
 export type Runtime = (typeof RUNTIMES)[number];
 
 export const WEIGHTS = ['q4', 'q8', 'f32'] as const;
 export type Weights = (typeof WEIGHTS)[number];
-
-export const KERNELS = ['tiled', 'stock'] as const;
-export type Kernels = (typeof KERNELS)[number];
 
 export interface StartOptions {
   /** 0 means any free one. */
@@ -58,11 +57,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     .option('--host <address>', 'address to listen on; 0.0.0.0 or * for all', '127.0.0.1')
     .option('--model <path|name>', 'GGUF file, or the name of a known model (default: smollm2-135m-instruct, fetched once)')
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
-    .addOption(
-      new Option('--kernels <name>', 'operators of the engine: our own or onnxruntime’s (default: tiled where the host can)').choices(
-        KERNELS,
-      ),
-    )
+    .addOption(kernelsOption())
     .option('--embedding-model <path|name>', 'a model for /v1/embeddings besides: its folder, or all-minilm-l6-v2 (default: none)')
     .option('--batchers <count>', 'batcher processes', wholeNumber(1, 256), 1)
     .option(

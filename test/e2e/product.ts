@@ -23,7 +23,7 @@ export class Product {
     options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'embeddingModel' | 'bindings' | 'redisUrl'> = {},
   ): Promise<Product> {
     const progress = () => undefined;
-    const model = await benchModel({ kernels: 'tiled', model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
+    const model = await benchModel({ model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
     return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...options }));
   }
 

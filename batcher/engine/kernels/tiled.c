@@ -321,16 +321,23 @@ static void destroy_kernel(void *kernel) { free(kernel); }
 /* Parts of about this many multiplications: small enough that threads end together, large enough that handing out costs nothing. */
 enum { PART_WORK = 1 << 17, ROUND_WORK = 1 << 15 };
 
+/* The two inputs of either operator: what goes with the matrix, and the matrix. */
+static Status get_inputs(const Kernel *kernel, const void *context, Input *first, Input *weights) {
+  const MatrixShape *s = &kernel->shape;
+  CHECK(get_input(kernel->api, context, 0, first));
+  CHECK(get_input(kernel->api, context, 1, weights));
+  if (weights->elements == s->matrix_rows / TILE_ROWS * tile_bytes(s)) return NULL;
+  return failure(kernel->api, "tiled kernels: the weights have another size");
+}
+
 static Status multiply(void *data, void *context) {
   const Kernel *kernel = data;
   const Api api = kernel->api;
   const MatrixShape *s = &kernel->shape;
   Input x, weights;
-  CHECK(get_input(api, context, 0, &x));
-  CHECK(get_input(api, context, 1, &weights));
+  CHECK(get_inputs(kernel, context, &x, &weights));
   const int64_t rows = x.elements / s->columns;
   if (rows * s->columns != x.elements) return failure(api, "tiled kernels: the activations have another width than the matrix");
-  if (weights.elements != s->matrix_rows / TILE_ROWS * tile_bytes(s)) return failure(api, "tiled kernels: the weights have another size");
   const int64_t width = s->is_gated ? s->matrix_rows / 2 : s->matrix_rows;
   float *y;
   CHECK(get_output(api, context, 0, (const int64_t[]){rows, width}, 2, (void **)&y));
@@ -357,9 +364,7 @@ static Status gather(void *data, void *context) {
   const Api api = kernel->api;
   const MatrixShape *s = &kernel->shape;
   Input ids, weights;
-  CHECK(get_input(api, context, 0, &ids));
-  CHECK(get_input(api, context, 1, &weights));
-  if (weights.elements != s->matrix_rows / TILE_ROWS * tile_bytes(s)) return failure(api, "tiled kernels: the weights have another size");
+  CHECK(get_inputs(kernel, context, &ids, &weights));
   const int64_t *id = ids.data;
   for (int64_t i = 0; i < ids.elements; i++) {
     if (id[i] < 0 || id[i] >= s->matrix_rows) return failure(api, "tiled kernels: a row is asked for that the matrix does not have");
