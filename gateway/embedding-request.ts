@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { type Job, MAX_INPUTS, type Prompt } from '../shared/job.ts';
-import { given, ModelName, serviceClassOf } from './generation-fields.ts';
+import { given, ModelName, ServiceTier, serviceClassOf } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { promptForms, promptsSchema } from './prompt-forms.ts';
 import { refusal } from './refusal.ts';
@@ -43,10 +43,7 @@ export const EmbeddingBody = z.looseObject({
     .nullish()
     .describe('An extension: longer texts are cut to so many tokens instead of refused; -1 is as many as fit the model.'),
   user: z.string().max(4096).nullish().describe('Taken, and without effect.'),
-  service_tier: z
-    .enum(['auto', 'default', 'flex', 'priority', 'scale'])
-    .nullish()
-    .describe('Class in the queue: `priority` before `default` before `flex`.'),
+  service_tier: ServiceTier,
 });
 
 /** Throws the ApiError of the first fault. */

@@ -16,6 +16,11 @@ export const Text = z.string().transform(text => text.toWellFormed());
 
 const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
 
+export const ServiceTier = z
+  .enum(['auto', 'default', 'flex', 'priority', 'scale'])
+  .nullish()
+  .describe('Class in the queue: `priority` before `default` before `flex`.');
+
 export const ModelName = z
   .string()
   .min(1)
@@ -54,10 +59,7 @@ export const GENERATION_FIELDS = {
 
   stream: z.boolean().nullish().describe('The answer as server-sent events, while it is made.'),
   stream_options: z.looseObject({ include_usage: z.boolean().nullish(), continuous_usage_stats: z.boolean().nullish() }).nullish(),
-  service_tier: z
-    .enum(['auto', 'default', 'flex', 'priority', 'scale'])
-    .nullish()
-    .describe('Class in the queue: `priority` before `default` before `flex`.'),
+  service_tier: ServiceTier,
 
   // Of the contract, and without effect on the answer here.
   user: z.string().max(4096).nullish().describe('Taken, and without effect.'),

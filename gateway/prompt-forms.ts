@@ -18,7 +18,7 @@ export interface PromptField {
   isEmptyRefused?: boolean;
 }
 
-const MAX_TOKEN_ID = 2 ** 31 - 1;
+export const MAX_TOKEN_ID = 2 ** 31 - 1;
 const FORMS = 'expected a string, an array of strings, an array of token ids or an array of arrays of token ids';
 const TOKEN_IDS_FORM = { type: 'array', minItems: 1, items: { type: 'integer', minimum: 0, maximum: MAX_TOKEN_ID } };
 

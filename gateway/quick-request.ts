@@ -5,8 +5,9 @@
 import { z } from 'zod';
 import type { ChatMessage, Job, Prompt } from '../shared/job.ts';
 import { checkMessageCount, checkToolMessages, Message } from './chat-request.ts';
-import { complainTo, ModelName, serviceClassOf, Text, unsupported } from './generation-fields.ts';
+import { complainTo, ModelName, ServiceTier, serviceClassOf, Text, unsupported } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
+import { MAX_TOKEN_ID } from './prompt-forms.ts';
 import { refusal } from './refusal.ts';
 
 export type QuickRequest = Pick<Job, 'model' | 'task' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
@@ -14,14 +15,10 @@ export type QuickRequest = Pick<Job, 'model' | 'task' | 'prompt' | 'sampling' | 
 /** Of all texts together. A text of this length takes about a second. */
 export const MAX_TEXT_BYTES = 1 << 20;
 const MAX_TOKEN_COUNT = 1 << 20;
-const MAX_TOKEN_ID = 2 ** 31 - 1;
 
 const FIELDS = {
   model: ModelName.nullish(),
-  service_tier: z
-    .enum(['auto', 'default', 'flex', 'priority', 'scale'])
-    .nullish()
-    .describe('Class in the queue: `priority` before `default` before `flex`.'),
+  service_tier: ServiceTier,
 };
 
 export const TokenizeBody = z
