@@ -24,8 +24,6 @@ export default defineConfig({
           include: END_TO_END,
           environment: 'node',
           fileParallelism: false,
-          // Real processes on a machine that others share: what fails once and not again is told as flaky, and lands.
-          retry: 1,
           testTimeout: 180_000,
           hookTimeout: 180_000,
           teardownTimeout: 30_000,
