@@ -117,6 +117,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
   const publisher = new Publisher({
     outbox,
     onStanding: (generation, standing) => generations.stands(generation, standing),
+    onRecorded: (generation, events) => generations.recorded(generation, events),
     onSettled: generation => generations.settled(generation),
     onError: error => log.warn({ error: error.message }, 'events could not be sent; they are sent again'),
   });

@@ -31,6 +31,8 @@ export class Generation {
   #lastTokenAt: number | undefined;
   /** The last attempt that recorded a token; 0 when none did. */
   #lastFruitfulAttempt = 0;
+  #wasTried = false;
+  #isAccepted = false;
 
   constructor(options: GenerationOptions) {
     const { job } = options;
@@ -70,7 +72,12 @@ export class Generation {
     for (const event of recorded) {
       this.#log.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
-      if (event.type === 'delta' && event.tokenIds.length > 0) this.#lastFruitfulAttempt = event.attempt;
+      if (event.type === 'accepted') this.#isAccepted = true;
+      if (event.type === 'tried') this.#wasTried = true;
+      if (event.type === 'delta' && event.tokenIds.length > 0) {
+        this.#lastFruitfulAttempt = event.attempt;
+        this.#wasTried = false;
+      }
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
   }
@@ -80,14 +87,25 @@ export class Generation {
     return this.recipient.attempt - Math.max(1, this.#lastFruitfulAttempt);
   }
 
+  /** An earlier attempt ran it apart from other suspects, and got no further. */
+  get wasTriedAtThisPlace(): boolean {
+    return this.#wasTried;
+  }
+
   accept(): void {
-    if (this.#log.isEmpty) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    if (!this.#isAccepted) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    this.#isAccepted = true;
     for (const branch of this.#branches) {
       const { echo } = branch;
       if (echo !== undefined && !echo.isScored && !echo.isTold) this.echo(branch, echo.rest());
     }
     // An earlier attempt may have told everything but the end.
     this.#finishWhenTold();
+  }
+
+  /** It is about to run apart from other suspects. */
+  tried(): void {
+    this.#log.add({ type: 'tried' });
   }
 
   /** The first chunk of a prompt goes into the next step; `cachedTokens` of it need not be computed. */

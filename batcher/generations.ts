@@ -4,6 +4,7 @@
  */
 import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
 import { Job, type Prompt, promptsOf } from '../shared/job.ts';
+import type { TokenEvent } from '../shared/token-event.ts';
 import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
 import { HeldJobs, readJob } from './held-jobs.ts';
@@ -11,6 +12,7 @@ import type { HeldPrefixes } from './held-prefixes.ts';
 import type { Outbox, Standing } from './outbox.ts';
 import type { BranchMaker, PromptBranch } from './prompt-branch.ts';
 import type { Publisher } from './publisher.ts';
+import { Quarantine } from './quarantine.ts';
 import type { TakenJob } from './queue-worker.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
@@ -55,9 +57,11 @@ export class Generations {
   readonly #options: GenerationsOptions;
   readonly #held: HeldJobs<Generation>;
   readonly #bySequence = new Map<string, Found>();
+  readonly #quarantine: Quarantine;
 
   constructor(options: GenerationsOptions) {
     this.#options = options;
+    this.#quarantine = new Quarantine(() => options.publisher.publish());
     this.#held = new HeldJobs({
       publisher: options.publisher,
       cancel: generation => this.fail(generation, 'request_cancelled', 'The request was cancelled.'),
@@ -99,6 +103,11 @@ export class Generations {
 
   fail(generation: Generation, code: ErrorCode, message: string): void {
     this.#refuse(generation, new ApiError(code, message));
+  }
+
+  /** These events of it are recorded, and it goes on. */
+  recorded(generation: Generation, events: readonly TokenEvent[]): void {
+    this.#quarantine.recorded(generation, events);
   }
 
   /** Its terminal event is recorded: off the queue with it. */
@@ -159,27 +168,46 @@ export class Generations {
       this.settled(generation);
       return;
     }
-    try {
+    this.#refusing(generation, () => {
       if (refusal !== undefined) throw refusal;
-      this.#checkDeaths(taken, generation);
+      const isSuspect = this.#checkDeaths(taken, generation);
       for (const branch of generation.branches) this.#checkContext(job, branch);
-      for (const branch of generation.branches) this.#schedule(job, branch);
-      generation.accept();
-      if (generation.isOver) this.#options.publisher.publish();
+      if (isSuspect) this.#quarantine.enter(generation, () => this.#refusing(generation, () => this.#run(generation)));
+      else this.#run(generation);
+    });
+  }
+
+  #refusing(generation: Generation, step: () => void): void {
+    try {
+      step();
     } catch (error) {
-      this.#refuse(generation, asRefusal(error, paramOf(job)));
+      this.#refuse(generation, asRefusal(error, paramOf(generation.job)));
     }
   }
 
+  #run(generation: Generation): void {
+    for (const branch of generation.branches) this.#schedule(generation.job, branch);
+    generation.accept();
+    if (generation.isOver) this.#options.publisher.publish();
+    this.#options.wake();
+  }
+
   /**
-   * A request over which batchers die again and again without a token more is what kills them. One that gets further each time had bad luck, within
-   * reason: it is given up too when it was there at many deaths.
+   * A request over which batchers die again and again without a token more, the last time apart from others of its kind, is what kills them. One
+   * that gets further each time had bad luck, within reason: it is given up too when it was there at many deaths. Returns whether one more death
+   * would convict it.
    */
-  #checkDeaths({ deathCount }: TakenJob, generation: Generation): void {
+  #checkDeaths({ deathCount }: TakenJob, generation: Generation): boolean {
     const { maxAttempts } = this.#options;
-    const isStuck = Math.min(deathCount, generation.attemptsAtThisPlace) >= maxAttempts;
-    if (!isStuck && deathCount < maxAttempts * FRUITFUL_DEATHS) return;
-    throw new ApiError('generation_failed', `Batchers ended ${deathCount} times while they worked on this request; it is not tried again.`);
+    const deathsHere = Math.min(deathCount, generation.attemptsAtThisPlace);
+    const isGuilty = deathsHere >= maxAttempts && (generation.wasTriedAtThisPlace || maxAttempts === 1);
+    if (isGuilty || deathCount >= maxAttempts * FRUITFUL_DEATHS) {
+      throw new ApiError(
+        'generation_failed',
+        `Batchers ended ${deathCount} times while they worked on this request; it is not tried again.`,
+      );
+    }
+    return deathsHere > 0 && deathsHere >= maxAttempts - 1;
   }
 
   #refuse(generation: Generation, { code, message, param }: ApiError): void {
@@ -196,6 +224,7 @@ export class Generations {
   }
 
   #letGo(generation: Generation): void {
+    this.#quarantine.left(generation);
     for (const { scheduleId, choices } of generation.branches) {
       this.#options.scheduler.cancel(scheduleId);
       this.#options.prefixes?.close(scheduleId);

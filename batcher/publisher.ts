@@ -20,6 +20,8 @@ export interface PublisherOptions<S extends Speaker = Generation> {
   onStanding(generation: S, standing: Exclude<Standing, 'ok'>): void;
   /** Its terminal event is recorded. */
   onSettled(generation: S): void;
+  /** These are recorded, and it goes on. */
+  onRecorded?(generation: S, events: readonly TokenEvent[]): void;
   onError(error: Error): void;
 }
 
@@ -95,5 +97,6 @@ export class Publisher<S extends Speaker = Generation> {
       return;
     }
     if (standing === 'cancelled' && !generation.isOver) this.#options.onStanding(generation, 'cancelled');
+    else if (last !== undefined) this.#options.onRecorded?.(generation, dispatch.events);
   }
 }

@@ -121,6 +121,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   const publisher = new Publisher({
     outbox,
     onStanding: (_, standing) => failure.reject(new Error(`a job is ${standing}`)),
+    onRecorded: (generation, events) => generations.recorded(generation, events),
     onSettled: generation => generations.settled(generation),
     onError: failure.reject,
   });

@@ -21,8 +21,10 @@ import { startStack } from './stack.ts';
 
 /** Less than the template leaves no room for a word. */
 const LEAST_PROMPT_TOKENS = 48;
-/** Idle memory is read after so long a prompt, since the engine's scratch grows with the longest run of its life. */
+/** Idle memory is read after so long a prompt and full batches, since the engine's scratch and the heap grow with the largest run of their life. */
 const WARM_UP_TOKENS = 512;
+const WARM_UP_BURSTS = 2;
+const WARM_UP_ANSWER_TOKENS = 16;
 /** What JavaScript lets lie before it collects: its young generation alone takes 48 MiB. */
 const HEAP_ALLOWANCE_BYTES = 128 * 2 ** 20;
 /** No stream is waited for: prompts come as fast as they can be computed, so that memory is what is short, on any machine. */
@@ -114,6 +116,12 @@ async function measure(
       streamChat(stack.target, { body: body(content, completionTokens), silenceMs: PATIENCE_MS });
     const contents = plan.requests.map(({ promptTokens }, index) => prompts.content(index, promptTokens));
     await ask(prompts.content(contents.length, Math.min(WARM_UP_TOKENS, plan.kvTokens - 32)), 1);
+    const short = (index: number) => prompts.content(contents.length + 1 + index, LEAST_PROMPT_TOKENS);
+    for (let i = 0; i < WARM_UP_BURSTS; i++) {
+      await Promise.all(
+        Array.from({ length: settings.clients }, (_, index) => ask(short(i * settings.clients + index), WARM_UP_ANSWER_TOKENS)),
+      );
+    }
     await probe.settled();
     const resident = () => residentBytes(stack.batcherPid());
     const idle = await resident();

@@ -15,6 +15,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'simultaneous streams through the whole path beside the engine alone',
     load: async () => (await import('./serve.ts')).serveBench,
   },
+  servers: {
+    summary: "whole path, latency and memory beside llama.cpp's own server",
+    load: async () => (await import('./servers.ts')).serversBench,
+  },
   abort: {
     summary: 'clients that leave: no row, job, key or memory stays behind',
     load: async () => (await import('./abort.ts')).abortBench,

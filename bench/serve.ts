@@ -4,15 +4,15 @@
  * stream is between its first and last token, beside the engine's decode at that batch.
  */
 import { type BenchRun, bench } from './bench.ts';
+import { burst, faultsOf } from './burst.ts';
 import { commonSettings } from './common-settings.ts';
 import type { WorkloadPlan, WorkloadTimes } from './engine-workload.ts';
-import { type StreamOutcome, streamChat } from './load-client.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import { passage, readText } from './passages.ts';
 import type { Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
-import { type Stack, startStack } from './stack.ts';
+import { startStack } from './stack.ts';
 import { type StreamFigures, streamFigures } from './stream-figures.ts';
 
 const SHARE_OF_ENGINE_BAR = 0.8;
@@ -51,11 +51,11 @@ async function measure({ settings, progress, children }: ServeRun, model: BenchM
   const stack = await startStack({ model, threads: settings.threads, progress, children });
   const program = new URL('./engine-workload.ts', import.meta.url).pathname;
   try {
-    await burst(stack, settings.streams, index => body(passage(text, index, 1), WARM_UP_TOKENS));
+    await burst(stack.target, settings.streams, { content: index => passage(text, index, 1), maxTokens: WARM_UP_TOKENS });
     for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
       progress(`repetition ${repetition} of ${settings.repetitions}: ${settings.streams} streams`);
-      const prompt = (index: number) => passage(text, repetition * settings.streams + index, settings['prompt-words']);
-      const outcomes = await burst(stack, settings.streams, index => body(prompt(index), settings['max-tokens']));
+      const content = (index: number) => passage(text, repetition * settings.streams + index, settings['prompt-words']);
+      const outcomes = await burst(stack.target, settings.streams, { content, maxTokens: settings['max-tokens'] });
       const faults = outcomes.flatMap(outcome => faultsOf(outcome, settings['max-tokens']));
       for (const fault of new Set(faults)) progress(`fault: ${fault}`);
       measured.faults.push(...faults);
@@ -160,20 +160,4 @@ function findings(model: BenchModel, streamCount: number, { served, alone, fault
       'the engine alone gets the same prompt lengths, less what the prefix cache gave: one prefill each, then all decode together; random tokens, no sampling',
     ],
   };
-}
-
-function burst(stack: Stack, count: number, bodyOf: (index: number) => Record<string, unknown>): Promise<StreamOutcome[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => streamChat(stack.target, { body: bodyOf(index) })));
-}
-
-function body(content: string, maxTokens: number): Record<string, unknown> {
-  return { model: 'default', messages: [{ role: 'user', content }], max_tokens: maxTokens, ignore_eos: true, temperature: 0 };
-}
-
-/** With ignore_eos every stream runs to its bound. */
-function faultsOf({ usage, faults, finishReasons, chunkTimes }: StreamOutcome, maxTokens: number): string[] {
-  if (faults.length > 0) return faults;
-  if (usage?.completionTokens !== maxTokens) return [`${usage?.completionTokens} completion tokens instead of ${maxTokens}`];
-  if (finishReasons[0] !== 'length') return [`finish_reason ${finishReasons[0]} instead of length`];
-  return chunkTimes.length === 0 ? ['no text'] : [];
 }

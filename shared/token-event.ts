@@ -49,6 +49,11 @@ export interface AcceptedEvent extends EventHead {
   promptTokens: number;
 }
 
+/** This attempt runs it apart from others of its kind: it was there at so many deaths that the next one convicts it. */
+export interface TriedEvent extends EventHead {
+  type: 'tried';
+}
+
 /** A token of the prompt; the first follows nothing and has no log-probability. */
 export interface EchoedToken extends Omit<TokenLogprob, 'logprob'> {
   logprob: number | null;
@@ -119,7 +124,16 @@ export interface ErrorEvent extends EventHead {
   param?: string;
 }
 
-export type TokenEvent = AcceptedEvent | EchoEvent | DeltaEvent | TokensEvent | TextEvent | EmbeddingsEvent | FinishEvent | ErrorEvent;
+export type TokenEvent =
+  | AcceptedEvent
+  | TriedEvent
+  | EchoEvent
+  | DeltaEvent
+  | TokensEvent
+  | TextEvent
+  | EmbeddingsEvent
+  | FinishEvent
+  | ErrorEvent;
 
 /** What an answer is made of. */
 export type AnswerEvent = Exclude<TokenEvent, ErrorEvent>;
@@ -161,6 +175,7 @@ type Fields = Record<string, unknown>;
 /** What each type has besides its head. */
 const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
   accepted: ({ promptTokens }) => isCount(promptTokens),
+  tried: () => true,
   echo: ({ prompt, tokenCount, text, tokens }) =>
     isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
   delta: ({ choice, tokenIds, text, logprobs, finishReason }) =>

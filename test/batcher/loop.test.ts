@@ -178,12 +178,54 @@ describe('Loop', () => {
     expect(rig.completed).toEqual(expect.arrayContaining([known.id, later.id]));
   });
 
-  it('gives up on a job that was tried too often', async () => {
+  it('gives up on a job that was tried too often, the last time apart from other suspects', async () => {
     open();
-    const job = makeJob();
+    const whole = makeJob();
+    await rig.submit(whole);
+    const job = { ...whole, id: `${whole.id}-guilty` };
+    const head = { id: job.id, attempt: 3 };
+    rig.events.set(job.id, [
+      { ...head, seq: 0, type: 'accepted', promptTokens: 3 },
+      { ...head, seq: 1, type: 'tried' },
+    ]);
     await rig.submit(job, 4);
     await rig.settled();
-    expect(rig.eventsOf(job.id)).toMatchObject([{ type: 'error', code: 'generation_failed' }]);
+    expect(rig.eventsOf(job.id).slice(2)).toMatchObject([{ type: 'error', code: 'generation_failed', seq: 2 }]);
+    // One that only waited for its turn at the third death has that turn now.
+    const neighbour = { ...whole, id: `${whole.id}-neighbour` };
+    await rig.submit(neighbour, 4);
+    await rig.settled();
+    expect(rig.eventsOf(neighbour.id).map(event => event.type)).toContain('tried');
+    expect(rig.textOf(neighbour.id)).toBe(rig.textOf(whole.id));
+  });
+
+  it('runs suspects one at a time, each until it has recorded a token, and other jobs beside them', async () => {
+    open();
+    const suspects = [1, 2, 3].map(() => makeJob({ stopping: { maxTokens: 20, ignoreEos: true } }));
+    const bystander = makeJob({ stopping: { maxTokens: 20, ignoreEos: true } });
+    await Promise.all([...suspects.map(job => rig.submit(job, 3)), rig.submit(bystander)]);
+    await rig.settled();
+    const order = [...rig.told].filter(event => suspects.some(job => job.id === event.id));
+    const turns = order.filter(event => event.type === 'tried').map(event => event.id);
+    expect(new Set(turns)).toEqual(new Set(suspects.map(job => job.id)));
+    for (const [index, id] of turns.entries()) {
+      const next = turns[index + 1];
+      if (next === undefined) break;
+      const firstToken = order.findIndex(event => event.id === id && event.type === 'delta');
+      expect(firstToken).toBeGreaterThan(-1);
+      expect(firstToken).toBeLessThan(order.findIndex(event => event.id === next && event.type === 'tried'));
+    }
+    for (const job of [...suspects, bystander]) expect(rig.eventsOf(job.id).at(-1)?.type).toBe('finish');
+  });
+
+  it('gives the turn on when a suspect is cancelled, or taken by another', async () => {
+    open();
+    const [first, second, third] = [1, 2, 3].map(() => makeJob({ stopping: { maxTokens: 20, ignoreEos: true } }));
+    rig.standings.set(first!.id, 'cancelled');
+    rig.standings.set(second!.id, 'fenced');
+    await Promise.all([first!, second!, third!].map(job => rig.submit(job, 3)));
+    await rig.settled();
+    expect(rig.eventsOf(third!.id).at(-1)?.type).toBe('finish');
   });
 
   it('goes on with a job that gets further with each batcher that dies, but not for ever', async () => {
@@ -201,10 +243,8 @@ describe('Loop', () => {
     expect(rig.textOf(job.id)).toBe(rig.textOf(whole.id));
 
     const stuck = { ...whole, id: `${whole.id}-stuck` };
-    rig.events.set(
-      stuck.id,
-      recorded.slice(0, 3).map(event => ({ ...event, id: stuck.id })),
-    );
+    const seen = recorded.slice(0, 3).map(event => ({ ...event, id: stuck.id }));
+    rig.events.set(stuck.id, [...seen, { id: stuck.id, attempt: 3, seq: 3, type: 'tried' }]);
     await rig.submit(stuck, 4);
     await rig.settled();
     expect(rig.eventsOf(stuck.id).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });

@@ -38,6 +38,8 @@ export class Rig {
   readonly publisher: Publisher;
   readonly held: HeldPrefixes;
   readonly events = new Map<string, TokenEvent[]>();
+  /** The same of all jobs, as they were recorded. */
+  readonly told: TokenEvent[] = [];
   /** What Redis would say of a job. */
   readonly standings = new Map<string, Standing>();
   readonly completed: string[] = [];
@@ -78,6 +80,7 @@ export class Rig {
     this.publisher = new Publisher({
       outbox,
       onStanding: (generation, standing) => this.generations.stands(generation, standing),
+      onRecorded: (generation, events) => this.generations.recorded(generation, events),
       onSettled: generation => this.generations.settled(generation),
       onError: error => this.errors.push(error),
     });
@@ -165,7 +168,9 @@ export class Rig {
     }
     return dispatches.map(({ recipient, events }) => {
       const standing = this.standings.get(recipient.jobId) ?? 'ok';
-      if (standing !== 'fenced') this.events.set(recipient.jobId, [...this.eventsOf(recipient.jobId), ...structuredClone(events)]);
+      if (standing === 'fenced') return standing;
+      this.told.push(...events);
+      this.events.set(recipient.jobId, [...this.eventsOf(recipient.jobId), ...structuredClone(events)]);
       return standing;
     });
   }
