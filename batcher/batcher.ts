@@ -38,6 +38,7 @@ import { Room } from './room.ts';
 import type { BatcherSettings } from './settings.ts';
 import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
+import { Throughput } from './throughput.ts';
 
 /** Expected gain below which drafts are not worth their uncertainty. */
 const SPECULATION_GAIN = 1.05;
@@ -81,6 +82,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
   // Epoch time as it was at the start, and from there on a clock that nobody sets: deadlines and durations survive a jump.
   const clock = () => Math.round(performance.timeOrigin + performance.now());
   const rates = new StepRates();
+  const throughput = new Throughput(clock());
   const speculation = settings.speculation
     ? new Speculation({ maxRows: SPECULATION_ROWS, maxDrafts: MAX_DRAFTS, minGain: SPECULATION_GAIN })
     : undefined;
@@ -165,10 +167,14 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     itlSloMs: settings.itlSloMs,
     onStep: (plan, overheadMs) => {
       metrics.step(plan, overheadMs);
+      for (const { purpose, tokenIds } of plan.chunks) if (purpose !== 'verify') throughput.prefilled(tokenIds.length);
       room.changed();
     },
     onVerified: (draftTokens, acceptedTokens) => metrics.draftVerified(draftTokens, acceptedTokens),
-    onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
+    onToken: sinceLastMs => {
+      metrics.tokenSampled(sinceLastMs);
+      throughput.generated(sinceLastMs);
+    },
   });
   let state: BatcherCard['state'] = 'serving';
   const card = async (): Promise<BatcherCard> => {
@@ -192,6 +198,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       kvUsedTokens: (usage.budgetBlocks - usage.freeBlocks - usage.evictableBlocks) * BLOCK_TOKENS,
       prefillTokensPerSecond: rates.prefillTokensPerSecond,
       decodeTokensPerSecond: rates.decodeTokensPerSecond,
+      ...throughput.read(clock()),
     };
   };
   const drainAsked = Promise.withResolvers<void>();

@@ -3,7 +3,7 @@
  * every fault of the stream becomes a line in `faults`, never an exception, so that one bad stream does not hide the others.
  */
 import http from 'node:http';
-import { SseParser } from './sse-events.ts';
+import { SseParser } from '../scripts/sluice/sse-events.ts';
 
 export interface Target {
   /** Base URL up to and with /v1. */

@@ -18,6 +18,7 @@ import { RequestCounts } from './metrics/request-counts.ts';
 import { requestLog } from './request-log.ts';
 import { drainBatcher, listBatchers } from './routes/admin-batchers.ts';
 import { changeKey, createKey, listKeys, revokeKey } from './routes/admin-keys.ts';
+import { listQueues } from './routes/admin-queues.ts';
 import { deleteTenant, listTenants, putTenant, retrieveTenant } from './routes/admin-tenants.ts';
 import { listUsage } from './routes/admin-usage.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
@@ -75,6 +76,7 @@ app.post('/admin/keys', createKey(settings)).get(listKeys(settings)).all(allow('
 app.post('/admin/keys/:id', changeKey(settings)).delete(revokeKey(settings)).all(allow('POST, DELETE'));
 app.get('/admin/usage', listUsage(settings)).all(allow('GET'));
 app.get('/admin/batchers', listBatchers(settings)).all(allow('GET'));
+app.get('/admin/queues', listQueues(settings)).all(allow('GET'));
 app.post('/admin/batchers/:id/drain', drainBatcher(settings)).all(allow('POST'));
 
 app.notFound(c => errorResponse(new ApiError('not_found', `Invalid URL (${c.req.method} ${c.req.path.slice(0, 256)}).`)));

@@ -126,7 +126,7 @@ export type BrokerCall =
   | { path: '/drain'; body: DrainRequest }
   | { path: '/counts'; body: CountsRequest }
   | { path: '/metrics'; body: MetricsRequest }
-  | { path: '/models' | '/ready' | '/batchers'; body?: undefined };
+  | { path: '/models' | '/ready' | '/batchers' | '/queues'; body?: undefined };
 
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
 export async function callBroker(c: Context<AppEnv>, shard: string, call: BrokerCall): Promise<Response> {

@@ -29,6 +29,7 @@ import { BrokerMetrics } from './metrics/broker-metrics.ts';
 import { fleetEntries } from './metrics/fleet-entries.ts';
 import type { OpenJob } from './open-job.ts';
 import { OpenJobs } from './open-jobs.ts';
+import { queueCounts } from './queue-counts.ts';
 import { QueueEstimate } from './queue-estimate.ts';
 import { RecordKeeper } from './record-keeper.ts';
 import { RedisLink } from './redis.ts';
@@ -134,6 +135,8 @@ export class Broker extends DurableObject<Env> {
           return Response.json(servedModels(await this.#open().board.cards(), Date.now()));
         case '/batchers':
           return Response.json(await this.#open().board.cards());
+        case '/queues':
+          return Response.json(await queueCounts(await this.#open().board.cards(), this.#open().queue));
         case '/drain':
           return await this.#drain(await request.json());
         case '/counts':

@@ -1,10 +1,12 @@
-/** Sluice: `npx sluice`: keys, tenants, usage and batchers of a gateway, by its admin calls; tables for people, --json for programs. */
+/** Sluice: `npx sluice`: a chat and batches in the terminal, and keys, tenants, usage and batchers by the admin calls; --json for programs. */
 import { Command, Option } from 'commander';
 import type { BatcherOut, KeyOut, ListOut, TenantOut, UsageOut } from '../shared/admin-wire.ts';
-import { type AdminCall, adminCall } from './sluice/admin-call.ts';
-import { AdminError } from './sluice/admin-error.ts';
-import { adminTarget, readKeyFile } from './sluice/admin-target.ts';
+import { addChat } from './sluice/chat-command.ts';
+import { CommandError } from './sluice/command-error.ts';
+import { type GatewayCall, gatewayCall } from './sluice/gateway-call.ts';
+import { gatewayTarget, type KeyUse } from './sluice/gateway-target.ts';
 import { expiry, expiryIn, LIMIT_HEADINGS, limitCells, limitsIn, weight, withLimits } from './sluice/limit-options.ts';
+import { addStatus } from './sluice/status-command.ts';
 import { table } from './sluice/table.ts';
 import { defaultDataFolder } from './supervisor/data-folder.ts';
 
@@ -12,14 +14,22 @@ const MOST_USAGE_ROWS = 10_000;
 const PAGE = 100;
 
 const program = new Command('npx sluice')
-  .description('Manages a Sluice gateway: keys, tenants, usage, batchers.')
+  .description('Uses and manages a Sluice gateway.')
   .option('--url <url>', 'the gateway (default: SLUICE_URL, else the one that npm start has started here)')
-  .option('--key-file <path>', 'file that holds the admin key (default: SLUICE_ADMIN_KEY, else the development key of npm start)')
+  .option(
+    '--key-file <path>',
+    'file that holds the key (default: SLUICE_API_KEY, for administration SLUICE_ADMIN_KEY, else the development key of npm start)',
+  )
   .option('--data <folder>', 'data folder of npm start', defaultDataFolder(process.env))
   .option('--json', 'the reply as JSON')
   .showHelpAfterError('(npx sluice --help explains all commands)')
   // Commander's own exit codes: 1 for what was asked wrongly, which here is 2.
   .exitOverride(error => process.exit(error.exitCode === 0 ? 0 : 2));
+
+const targetOf = (use: KeyUse) => gatewayTarget(program.opts(), process.env, use);
+const isJson = () => program.opts().json === true;
+addChat(program, targetOf);
+addStatus(program, { targetOf, isJson });
 
 const keys = program.command('keys').description('API keys of a tenant');
 withLimits(
@@ -134,16 +144,13 @@ batchers
 try {
   await program.parseAsync(process.argv.slice(2), { from: 'user' });
 } catch (thrown) {
-  if (!(thrown instanceof AdminError)) throw thrown;
+  if (!(thrown instanceof CommandError)) throw thrown;
   process.stderr.write(`error: ${thrown.message}\n`);
   process.exitCode = thrown.exitCode;
 }
 
-function call<T>(...request: Parameters<AdminCall>): Promise<T> {
-  const { url, keyFile, data } = program.opts();
-  const key = keyFile === undefined ? undefined : readKeyFile(keyFile);
-  if (keyFile !== undefined && key === undefined) throw new AdminError(`The file ${keyFile} cannot be read, or is empty.`, 2);
-  return adminCall(adminTarget({ url, key, dataFolder: data }, process.env))<T>(...request);
+function call<T>(...request: Parameters<GatewayCall>): Promise<T> {
+  return gatewayCall(targetOf('admin'), '/admin')<T>(...request);
 }
 
 async function allTenants(): Promise<TenantOut[]> {
@@ -157,7 +164,7 @@ async function allTenants(): Promise<TenantOut[]> {
 }
 
 function print(reply: unknown, words: string): void {
-  process.stdout.write(`${program.opts().json ? JSON.stringify(reply, undefined, 2) : words}\n`);
+  process.stdout.write(`${isJson() ? JSON.stringify(reply, undefined, 2) : words}\n`);
 }
 
 function keyTable(list: readonly KeyOut[]): string {

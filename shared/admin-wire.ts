@@ -109,8 +109,23 @@ export interface BatcherOut {
   max_running_count: number;
   kv_capacity_tokens: number;
   kv_used_tokens: number;
+  /** While it works, as measured lately. */
   prefill_tokens_per_second: number;
   decode_tokens_per_second: number;
+  /** What it does now: of prompts, of answers, all requests together; and of one answer. */
+  prompt_tokens_per_second_now: number;
+  generated_tokens_per_second_now: number;
+  request_tokens_per_second_now: number;
+}
+
+export interface QueueOut {
+  object: 'queue';
+  model: string;
+  /** `shared` by the model's batchers, `own` for one of them, `quick` for what needs no row. */
+  kind: 'shared' | 'own' | 'quick';
+  /** Whose own. */
+  batcher_id: string | null;
+  waiting_count: number;
 }
 
 export interface ListOut<T> {

@@ -31,6 +31,10 @@ export const BatcherCard = z.looseObject({
   /** Measured, aggregate; 0 until the first measurement. */
   prefillTokensPerSecond: z.number(),
   decodeTokensPerSecond: z.number(),
+  /** What was done since the card before: of prompts, of answers, all together; and of one answer. 0 while there was nothing to do. */
+  promptTokensPerSecondNow: z.number().optional(),
+  generatedTokensPerSecondNow: z.number().optional(),
+  requestTokensPerSecondNow: z.number().optional(),
 });
 export type BatcherCard = z.infer<typeof BatcherCard>;
 

@@ -22,6 +22,7 @@ import { requestLine, requestNames } from '../request-line.ts';
 import { Room } from '../room.ts';
 import type { BatcherSettings } from '../settings.ts';
 import { StepRates } from '../step-rates.ts';
+import { Throughput } from '../throughput.ts';
 import type { EmbeddingJob } from './embedding-job.ts';
 import { EmbeddingJobs } from './embedding-jobs.ts';
 import { EncoderLoop } from './encoder-loop.ts';
@@ -49,6 +50,7 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
   // Epoch time as it was at the start, and from there on a clock that nobody sets.
   const clock = () => Math.round(performance.timeOrigin + performance.now());
   const rates = new StepRates();
+  const throughput = new Throughput(clock());
   const queue = new TextQueue();
   const { maxBatchedTokens } = settings;
   const bounds = { tokens: maxBatchedTokens, places: Math.max(PLACES_PER_TOKEN * maxBatchedTokens, contextTokens) };
@@ -90,6 +92,7 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
     },
     onRun: tokens => {
       metrics.ran(tokens);
+      throughput.prefilled(tokens);
       room.changed();
     },
   });
@@ -129,6 +132,7 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
     kvUsedTokens: 0,
     prefillTokensPerSecond: rates.prefillTokensPerSecond,
     decodeTokensPerSecond: 0,
+    ...throughput.read(clock()),
   });
   const drainAsked = Promise.withResolvers<void>();
   const heartbeat = new Heartbeat(redis, card, drainAsked.resolve);

@@ -5,8 +5,8 @@
  */
 import http from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { SseParser } from '../../scripts/sluice/sse-events.ts';
 import type { Target } from '../load-client.ts';
-import { SseParser } from '../sse-events.ts';
 
 export interface ChaosRequest {
   /** Told apart from every other request, also of other runs. */

@@ -2,6 +2,7 @@
 import { isFresh } from '../../shared/batcher-card.ts';
 import type { CardBoard } from '../card-board.ts';
 import type { JobQueue } from '../job-queue.ts';
+import { queueCounts } from '../queue-counts.ts';
 import { type SeriesEntry, seriesKey } from './series.ts';
 
 /** Throws `dependency_unavailable`. */
@@ -11,20 +12,12 @@ export async function fleetEntries(board: CardBoard, queue: JobQueue): Promise<S
   const batchers = Map.groupBy(cards, card =>
     seriesKey('sluice_gateway_batchers', { model: card.model, state: isFresh(card, now) ? card.state : 'stale' }),
   );
-  const models = new Set(cards.map(card => card.model));
-  const queues = [
-    ...[...models].map(model => ({ model, batcherId: undefined })),
-    ...cards.filter(card => card.ownQueueCount !== undefined).map(({ model, batcherId }) => ({ model, batcherId })),
-  ];
-  const counts = await queue.waitingCounts(queues);
+  const counts = await queueCounts(cards, queue);
   return [
     ...[...batchers].map(([key, some]): SeriesEntry => [key, some.length]),
     // The own queues of a model's batchers are added up.
-    ...queues.map(
-      ({ model, batcherId }, index): SeriesEntry => [
-        seriesKey('sluice_gateway_queued_jobs', { model, queue: batcherId === undefined ? 'shared' : 'own' }),
-        counts[index] ?? 0,
-      ],
+    ...counts.map(
+      ({ model, kind, waitingCount }): SeriesEntry => [seriesKey('sluice_gateway_queued_jobs', { model, queue: kind }), waitingCount],
     ),
   ];
 }

@@ -270,6 +270,12 @@ export const OPERATIONS: readonly Operation[] = [
     refusals: [],
   },
   {
+    ...{ method: 'get', path: '/admin/queues', id: 'listQueues', tag: 'Administration', access: 'operator' },
+    summary: 'The queues of the models that have batchers, and how many jobs wait in each.',
+    replies: [json(200, 'QueueList', 'All of them.')],
+    refusals: [],
+  },
+  {
     ...{ method: 'post', path: '/admin/batchers/{id}/drain', id: 'drainBatcher', tag: 'Administration', access: 'operator' },
     summary: 'Asks a batcher to take nothing new, finish what it runs, and end.',
     parameters: [path('id', 'The id of the batcher.')],

@@ -3,7 +3,7 @@
  * compiler holds each to the type of the code that writes the reply.
  */
 import { z } from 'zod';
-import type { BatcherOut, KeyOut, LimitsOut, ListOut, TenantOut, UsageOut as UsageRowOut } from '../../shared/admin-wire.ts';
+import type { BatcherOut, KeyOut, LimitsOut, ListOut, QueueOut, TenantOut, UsageOut as UsageRowOut } from '../../shared/admin-wire.ts';
 import { ERROR_CODES, type ErrorBody } from '../../shared/errors.ts';
 import { FINISH_REASONS } from '../../shared/token-event.ts';
 import type { CompletionChoiceOut, CompletionLogprobsOut } from '../completion-response.ts';
@@ -219,11 +219,25 @@ export const Batcher = z.object({
   kv_used_tokens: Count,
   prefill_tokens_per_second: z.number(),
   decode_tokens_per_second: z.number(),
+  prompt_tokens_per_second_now: z.number().describe('Of prompts, since it was seen before; all requests together.'),
+  generated_tokens_per_second_now: z.number().describe('Of answers, likewise.'),
+  request_tokens_per_second_now: z.number().describe('Of one answer, on average.'),
 }) satisfies z.ZodType<BatcherOut>;
+
+const Queue = z.object({
+  object: z.literal('queue'),
+  model: z.string(),
+  kind: z
+    .enum(['shared', 'own', 'quick'])
+    .describe("`shared` by the model's batchers, `own` for one of them, `quick` for what needs no row."),
+  batcher_id: z.string().nullable().describe('Whose own.'),
+  waiting_count: Count,
+}) satisfies z.ZodType<QueueOut>;
 
 export const TenantList = listOf(Tenant) satisfies z.ZodType<ListOut<TenantOut>>;
 export const KeyList = listOf(Key) satisfies z.ZodType<ListOut<KeyOut>>;
 export const UsageList = listOf(UsageRow) satisfies z.ZodType<ListOut<UsageRowOut>>;
+export const QueueList = listOf(Queue) satisfies z.ZodType<ListOut<QueueOut>>;
 export const BatcherList = listOf(Batcher) satisfies z.ZodType<ListOut<BatcherOut>>;
 
 function listOf<T extends z.ZodType>(item: T) {

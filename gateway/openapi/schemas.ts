@@ -41,6 +41,7 @@ const REPLIES = {
   UsageList: replies.UsageList,
   Batcher: replies.Batcher,
   BatcherList: replies.BatcherList,
+  QueueList: replies.QueueList,
   Health: replies.Health,
   Readiness: replies.Readiness,
   OpenapiDocument: z.looseObject({ openapi: z.literal('3.1.0') }),

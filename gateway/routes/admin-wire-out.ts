@@ -76,6 +76,9 @@ export function batcherOut(card: BatcherCard, now: number): BatcherOut {
     kv_used_tokens: card.kvUsedTokens,
     prefill_tokens_per_second: card.prefillTokensPerSecond,
     decode_tokens_per_second: card.decodeTokensPerSecond,
+    prompt_tokens_per_second_now: card.promptTokensPerSecondNow ?? 0,
+    generated_tokens_per_second_now: card.generatedTokensPerSecondNow ?? 0,
+    request_tokens_per_second_now: card.requestTokensPerSecondNow ?? 0,
   };
 }
 

@@ -1,6 +1,6 @@
 /**
- * SseEvents: server-sent events out of a byte stream, as the WHATWG standard parses them (fields data, id and event; comments counted,
- * not shown). A character or line that is cut by a chunk's edge is whole in the event.
+ * SseEvents: server-sent events out of a byte stream, as the WHATWG standard parses them (fields data, id and event; comments go to
+ * whoever wants them). A character or line that is cut by a chunk's edge is whole in the event.
  */
 
 export interface SseEvent {
@@ -15,7 +15,12 @@ export class SseParser {
   #data: string[] = [];
   #id: string | undefined;
   #event: string | undefined;
+  readonly #onComment: ((text: string) => void) | undefined;
   commentCount = 0;
+
+  constructor(onComment?: (text: string) => void) {
+    this.#onComment = onComment;
+  }
 
   /** The events that `bytes` completes. Throws on bytes that are not UTF-8. */
   push(bytes: Uint8Array): SseEvent[] {
@@ -46,6 +51,7 @@ export class SseParser {
     const colon = line.indexOf(':');
     if (colon === 0) {
       this.commentCount++;
+      this.#onComment?.(line.slice(1).trim());
       return undefined;
     }
     const field = colon < 0 ? line : line.slice(0, colon);

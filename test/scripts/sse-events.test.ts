@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { SseParser } from '../../bench/sse-events.ts';
+import { SseParser } from '../../scripts/sluice/sse-events.ts';
 
 const STREAM = ': ping\r\n\r\nid: 1\ndata: {"a":"漢字😀"}\n\nevent: x\ndata: one\rdata:two\r\rdata: [DONE]\n\n';
 
