@@ -26,11 +26,10 @@ export type GatewayCall = <T>(method: 'GET' | 'POST' | 'DELETE', path: string, b
 /** `root` stands in front of all paths: `/admin`, `/v1`. */
 export function gatewayCall(target: GatewayTarget, root: string): GatewayCall {
   return async <T>(method: string, path: string, body?: unknown): Promise<T> => {
-    const isJson = body !== undefined && !(body instanceof FormData);
     const response = await ask(target, `${root}${path}`, {
       method,
-      headers: isJson ? { 'content-type': 'application/json' } : {},
-      ...(body !== undefined && { body: isJson ? JSON.stringify(body) : (body as FormData) }),
+      headers: body === undefined ? {} : { 'content-type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     return JSON.parse(await response.text()) as T;

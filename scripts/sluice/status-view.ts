@@ -62,7 +62,7 @@ export function statusText(status: Status): string {
     `${one.running_count}/${one.max_running_count}`,
     one.waiting_count,
     status.queues.find(queue => queue.batcher_id === one.id)?.waiting_count ?? null,
-    one.kv_capacity_tokens === 0 ? null : `${Math.round((100 * one.kv_used_tokens) / one.kv_capacity_tokens)}%`,
+    one.kv_capacity_tokens === 0 ? null : `${((100 * one.kv_used_tokens) / one.kv_capacity_tokens).toFixed(1)}%`,
     rate(one.generated_tokens_per_second_now),
     rate(one.request_tokens_per_second_now),
   ]);
