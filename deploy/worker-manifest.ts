@@ -22,4 +22,5 @@ export const DURABLE_OBJECTS: readonly DurableObjectClass[] = [
   { binding: 'BROKER', className: 'Broker', staysInMemory: true },
   { binding: 'TENANT', className: 'Tenant', staysInMemory: false },
   { binding: 'DIRECTORY', className: 'Directory', staysInMemory: false },
+  { binding: 'BATCHES', className: 'Batches', staysInMemory: false },
 ];

@@ -12,6 +12,7 @@ import { ClosedDoors, reopens } from './closed-doors.ts';
 import { cors } from './cors.ts';
 import { readSettings } from './env.ts';
 import { errorResponse } from './error-response.ts';
+import { lingering } from './linger.ts';
 import { metered } from './metered.ts';
 import { counted } from './metrics/counted.ts';
 import { RequestCounts } from './metrics/request-counts.ts';
@@ -21,10 +22,12 @@ import { changeKey, createKey, listKeys, revokeKey } from './routes/admin-keys.t
 import { listQueues } from './routes/admin-queues.ts';
 import { deleteTenant, listTenants, putTenant, retrieveTenant } from './routes/admin-tenants.ts';
 import { listUsage } from './routes/admin-usage.ts';
+import { cancelBatch, createBatch, listBatches, retrieveBatch } from './routes/batches.ts';
 import { chatCompletions } from './routes/chat-completions.ts';
 import { completions } from './routes/completions.ts';
 import { docs, docsReader } from './routes/docs.ts';
 import { embeddings } from './routes/embeddings.ts';
+import { createFile, deleteFile, listFiles, retrieveContent, retrieveFile } from './routes/files.ts';
 import { health, ready } from './routes/health.ts';
 import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
@@ -33,6 +36,7 @@ import { playground } from './routes/playground.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 import { quick } from './routes/tokenize.ts';
 
+export { Batches } from './batches/batches.ts';
 export { Broker } from './broker.ts';
 export { Directory } from './directory.ts';
 export { Tenant } from './tenant.ts';
@@ -48,6 +52,7 @@ app.use(requestLog(settings)); // outermost: it names and records whatever comes
 app.use(counted(counts, settings)); // within it: what it counts has a name in the log
 app.use(cors()); // before the key: browsers send preflights without one
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
+app.use('/v1/files', lingering()); // before the key: who is refused in the middle of a file is to read why
 for (const path of ['/v1/*', '/tokenize', '/detokenize']) {
   app.use(path, requireKey(settings)); // before the body: nothing is read for a stranger
   app.use(path, metered(doors)); // after the key: the account is its owner's
@@ -68,6 +73,12 @@ app.post('/v1/completions', completions(settings)).all(allow('POST'));
 app.post('/v1/embeddings', embeddings(settings)).all(allow('POST'));
 app.post('/tokenize', quick(settings, 'tokenize')).all(allow('POST'));
 app.post('/detokenize', quick(settings, 'detokenize')).all(allow('POST'));
+app.post('/v1/files', createFile(settings)).get(listFiles).all(allow('GET, POST'));
+app.get('/v1/files/:id', retrieveFile).delete(deleteFile).all(allow('GET, DELETE'));
+app.get('/v1/files/:id/content', retrieveContent).all(allow('GET'));
+app.post('/v1/batches', createBatch(settings)).get(listBatches).all(allow('GET, POST'));
+app.get('/v1/batches/:id', retrieveBatch).all(allow('GET'));
+app.post('/v1/batches/:id/cancel', cancelBatch).all(allow('POST'));
 app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings)).all(allow('GET, DELETE'));
 
 app.post('/admin/tenants', putTenant(settings)).get(listTenants(settings)).all(allow('GET, POST'));

@@ -1,4 +1,5 @@
 /** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
+import type { Batches } from './batches/batches.ts';
 import type { Directory } from './directory.ts';
 import type { Tenant } from './tenant.ts';
 
@@ -7,6 +8,7 @@ export interface Env {
   BROKER: DurableObjectNamespace;
   TENANT: DurableObjectNamespace<Tenant>;
   DIRECTORY: DurableObjectNamespace<Directory>;
+  BATCHES: DurableObjectNamespace<Batches>;
   [name: string]: unknown;
 }
 
@@ -174,6 +176,38 @@ const NUMBERS = {
     max: 1024 * 1024 * 1024,
     unit: 'bytes',
     about: 'Most that is kept of answers for each tenant; past it those that were not asked for the longest go.',
+  },
+  maxFileBytes: {
+    name: 'SLUICE_MAX_FILE_BYTES',
+    fallback: 100 * 1024 * 1024,
+    min: 1024,
+    max: 1024 * 1024 * 1024,
+    unit: 'bytes',
+    about: 'Largest file that is taken for batches.',
+  },
+  maxStoredBytes: {
+    name: 'SLUICE_FILES_BYTES',
+    fallback: 1024 * 1024 * 1024,
+    min: 65_536,
+    max: 8 * 1024 * 1024 * 1024,
+    unit: 'bytes',
+    about: "Most that a tenant's files and results of batches may take together; past it uploads are refused and batches end.",
+  },
+  fileLifetimeMs: {
+    name: 'SLUICE_FILE_TTL_MS',
+    fallback: 30 * 86_400_000,
+    min: 3_600_000,
+    max: 400 * 86_400_000,
+    unit: 'milliseconds',
+    about: 'How long files, results and batches are kept, unless they say less.',
+  },
+  batchWindow: {
+    name: 'SLUICE_BATCH_WINDOW',
+    fallback: 16,
+    min: 1,
+    max: 1_024,
+    unit: 'requests',
+    about: "Requests of a tenant's batches that are under way at once.",
   },
 } as const satisfies Record<string, NumberRule>;
 

@@ -1,6 +1,7 @@
 /** JsonBody: a request's body as a JSON object, its size and depth bounded before anything is parsed. */
 import { ApiError } from '../shared/errors.ts';
 import type { Settings } from './env.ts';
+import { joinedBytes } from './joined-bytes.ts';
 
 export type JsonObject = Record<string, unknown>;
 
@@ -36,14 +37,7 @@ async function readBytes(request: Request, limit: number): Promise<Uint8Array> {
     // Chunks that are none, or a client that left half-way.
     throw new ApiError('invalid_json', 'The request body could not be read to its end.', { cause: thrown });
   }
-  if (chunks.length === 1) return chunks[0]!;
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return whole;
+  return joinedBytes(chunks);
 }
 
 function tooLarge(limit: number): ApiError {

@@ -18,6 +18,8 @@ export interface MeterVariables {
   /** Set by the call that was made for this request, if one was; unknown for a key that is no longer good. */
   standing: Standing | 'unknown' | undefined;
   doors: ClosedDoors;
+  /** Work that nobody waits for: it leaves room in the limits for what somebody does. */
+  isBackground?: boolean;
 }
 
 /** Calls that only read are let on by a look at the key; those that bring work are let in by admit, when their body has been read. */
@@ -62,7 +64,7 @@ export async function admit(c: Context<AppEnv>, job: Job, cacheKey: string | und
   }
   const reply = await callObject<AdmitReply>(() =>
     tenantObject(c.env, tenant).admit(
-      { id: job.id, keyId, promptTokens: reservedTokens, maxTokens, minTokens, choiceCount },
+      { id: job.id, keyId, promptTokens: reservedTokens, maxTokens, minTokens, choiceCount, isBackground: c.get('isBackground') === true },
       'infer',
       cacheKey,
     ),

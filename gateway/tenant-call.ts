@@ -1,7 +1,10 @@
 /** TenantCall: how Worker and brokers reach a tenant's object, and how its refusals become errors again. */
 import { ApiError } from '../shared/errors.ts';
+import type { Batches } from './batches/batches.ts';
 import type { Env } from './env.ts';
 import type { RefusedCall, Tenant } from './tenant.ts';
+
+export type { RefusedCall };
 
 const RETRY_AFTER_SECONDS = 1;
 
@@ -19,6 +22,14 @@ export async function callObject<T>(call: () => PromiseLike<T>): Promise<T> {
       cause,
     });
   }
+}
+
+export function batchesObject(env: Env, tenant: string): DurableObjectStub<Batches> {
+  return env.BATCHES.get(env.BATCHES.idFromName(tenant));
+}
+
+export function plainError({ code, message, param, retryAfterSeconds }: ApiError): RefusedCall {
+  return { code, message, param, retryAfterSeconds };
 }
 
 export function refusedError({ code, message, param, retryAfterSeconds }: RefusedCall): ApiError {

@@ -1,6 +1,7 @@
 /** Sluice: `npx sluice`: a chat and batches in the terminal, and keys, tenants, usage and batchers by the admin calls; --json for programs. */
 import { Command, Option } from 'commander';
 import type { BatcherOut, KeyOut, ListOut, TenantOut, UsageOut } from '../shared/admin-wire.ts';
+import { addBatches } from './sluice/batch-command.ts';
 import { addChat } from './sluice/chat-command.ts';
 import { CommandError } from './sluice/command-error.ts';
 import { type GatewayCall, gatewayCall } from './sluice/gateway-call.ts';
@@ -30,6 +31,7 @@ const targetOf = (use: KeyUse) => gatewayTarget(program.opts(), process.env, use
 const isJson = () => program.opts().json === true;
 addChat(program, targetOf);
 addStatus(program, { targetOf, isJson });
+addBatches(program, { targetOf, print });
 
 const keys = program.command('keys').description('API keys of a tenant');
 withLimits(

@@ -1,6 +1,7 @@
 /** Document: the API's description, OpenAPI 3.1; put together once, when it is first asked for, and the same text from then on. */
 import { type ErrorCode, statusOf } from '../../shared/errors.ts';
-import { type Access, OPERATIONS, type Operation, type Reply, type ReplyContent, TAGS } from './operations.ts';
+import { type Access, JSON_TYPE, type Operation, type Reply, type ReplyContent, TAGS } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 import { ALWAYS_HEADERS, DURATION, headerComponents, headerRefs, limitHeaderRefs } from './reply-headers.ts';
 import { schemaComponents, schemaRef } from './schemas.ts';
 
@@ -71,7 +72,7 @@ function operationObject(operation: Operation): object {
     security,
     ...(operation.parameters !== undefined && { parameters: operation.parameters }),
     ...(operation.request !== undefined && {
-      requestBody: { required: true, content: { 'application/json': { schema: schemaRef(operation.request) } } },
+      requestBody: { required: true, content: { [operation.requestType ?? JSON_TYPE]: { schema: schemaRef(operation.request) } } },
     }),
     responses: {
       ...Object.fromEntries(operation.replies.map(reply => [reply.status, replyObject(reply, operation)])),

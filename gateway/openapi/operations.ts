@@ -1,52 +1,9 @@
 /** Operations: every public call of the gateway: what goes in, what comes out, and by which codes it may be refused. */
 import type { ErrorCode } from '../../shared/errors.ts';
-import { ANSWER_HEADERS, type HeaderName } from './reply-headers.ts';
+import { BATCH_OPERATIONS } from './batch-operations.ts';
+import { BODY_REFUSALS, flag, header, JSON_TYPE, json, type Operation, path, query, SSE_TYPE } from './operation.ts';
+import { ANSWER_HEADERS } from './reply-headers.ts';
 import type { ReplyName, RequestName } from './schemas.ts';
-
-export type Method = 'get' | 'post' | 'delete';
-
-export interface Operation {
-  method: Method;
-  /** As OpenAPI writes it, `/v1/models/{id}`. */
-  path: string;
-  id: string;
-  tag: Tag;
-  summary: string;
-  description?: string;
-  access: Access;
-  parameters?: readonly object[];
-  request?: RequestName;
-  replies: readonly Reply[];
-  /** Besides those that its access brings with it. */
-  refusals: readonly ErrorCode[];
-}
-
-export interface Reply {
-  status: number;
-  description: string;
-  content?: Readonly<Record<string, ReplyContent>>;
-  headers?: readonly HeaderName[];
-  /** By the id of the call that can follow: its parameters, as runtime expressions. */
-  links?: Readonly<Record<string, Readonly<Record<string, string>>>>;
-}
-
-/** A named schema, or one that needs no name. */
-export type ReplyContent = ReplyName | { type: 'string'; description?: string };
-
-/** Who may call: `key` a tenant's key, `stream` that or a stream's token, `admin` an administrator, `operator` the operator alone, `metrics` whom SLUICE_METRICS names, `all` everybody. */
-export type Access = 'all' | 'key' | 'stream' | 'admin' | 'operator' | 'metrics';
-
-export type Tag = keyof typeof TAGS;
-
-export const TAGS = {
-  Inference: "OpenAI's calls. Requests to other fields than these are let through, and the fields have no effect.",
-  Streams: 'Answers that are read on, or ended, by the id that their replies bear.',
-  Administration: 'Tenants, keys, usage and batchers.',
-  Service: 'The gateway itself.',
-} as const;
-
-const JSON_TYPE = 'application/json';
-const SSE_TYPE = 'text/event-stream';
 
 const idempotencyKey = header('Idempotency-Key', {
   description: 'A request and those that repeat it under the same key have one answer, of one job, with one charge.',
@@ -79,7 +36,6 @@ const GENERATION_REFUSALS: readonly ErrorCode[] = [
   ...(['rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
 ];
 const QUICK_REFUSALS = GENERATION_REFUSALS.filter(code => code !== 'context_length_exceeded');
-const BODY_REFUSALS: readonly ErrorCode[] = ['invalid_json', 'invalid_value', 'missing_required_parameter', 'body_too_large'];
 
 export const OPERATIONS: readonly Operation[] = [
   generation({
@@ -141,6 +97,7 @@ export const OPERATIONS: readonly Operation[] = [
     replies: [{ ...json(200, 'Detokenized', 'The text.'), headers: ['x-sluice-stream-id'] }],
     refusals: QUICK_REFUSALS,
   },
+  ...BATCH_OPERATIONS,
   {
     ...{ method: 'get', path: '/v1/streams/{id}', id: 'resumeStream', tag: 'Streams', access: 'stream' },
     summary: 'An answer once more, from where its client stands, and on as it is made.',
@@ -361,22 +318,6 @@ function events(...chunks: ReplyName[]): { type: 'string'; description: string }
   };
 }
 
-function json(status: number, schema: ReplyName, description: string): Reply {
-  return { status, description, content: { [JSON_TYPE]: schema } };
-}
-
-function header(name: string, more: object): object {
-  return { in: 'header', name, required: false, ...more };
-}
-
-function query(name: string, more: object): object {
-  return { in: 'query', name, required: false, ...more };
-}
-
-function path(name: string, description: string): object {
-  return { in: 'path', name, required: true, description, schema: { type: 'string', minLength: 1 } };
-}
-
 function tenantInPath(): object {
   return {
     in: 'path',
@@ -385,8 +326,4 @@ function tenantInPath(): object {
     description: "The tenant's name.",
     schema: { $ref: '#/components/schemas/TenantName' },
   };
-}
-
-function flag(description: string): object {
-  return { description, schema: { type: 'string', enum: ['true', 'false'] } };
 }

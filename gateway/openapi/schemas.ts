@@ -1,10 +1,12 @@
 /** Schemas: the named schemas of the API's description: requests from the very schemas that validate them, replies from theirs. */
 import { z } from 'zod';
 import { KeyChangeIn, KeyIn, TenantIn, TenantName } from '../../shared/admin-wire.ts';
+import { BatchBody } from '../batches/batch-wire.ts';
 import { ChatBody } from '../chat-request.ts';
 import { CompletionBody } from '../completion-request.ts';
 import { EmbeddingBody } from '../embedding-request.ts';
 import { DetokenizeBody, TokenizeBody } from '../quick-request.ts';
+import * as batches from './batch-schemas.ts';
 import * as replies from './reply-schemas.ts';
 
 const REQUESTS = {
@@ -13,6 +15,8 @@ const REQUESTS = {
   EmbeddingRequest: EmbeddingBody,
   TokenizeRequest: TokenizeBody,
   DetokenizeRequest: DetokenizeBody,
+  FileRequest: batches.FileRequest,
+  BatchRequest: BatchBody,
   TenantRequest: TenantIn,
   KeyRequest: KeyIn,
   KeyChangeRequest: KeyChangeIn,
@@ -32,6 +36,11 @@ const REPLIES = {
   Model: replies.Model,
   ModelList: replies.ModelList,
   CancelledStream: replies.CancelledStream,
+  File: batches.File,
+  FileList: batches.FileList,
+  DeletedFile: batches.DeletedFile,
+  Batch: batches.Batch,
+  BatchList: batches.BatchList,
   Tenant: replies.Tenant,
   TenantList: replies.TenantList,
   DeletedTenant: replies.DeletedTenant,

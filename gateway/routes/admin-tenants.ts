@@ -8,7 +8,7 @@ import type { AppEnv } from '../app-env.ts';
 import { directoryObject } from '../directory-call.ts';
 import type { Settings } from '../env.ts';
 import type { Limits } from '../tenant/limits.ts';
-import { callObject, tenantObject } from '../tenant-call.ts';
+import { batchesObject, callObject, tenantObject } from '../tenant-call.ts';
 import { adminBody, queriedCount, tenantName } from './admin-body.ts';
 import { limitsChange, tenantOut } from './admin-wire-out.ts';
 
@@ -67,7 +67,7 @@ export function deleteTenant() {
     const name = tenantName(c.req.param('name') ?? '');
     if ((await callObject(() => directoryObject(c.env).find(name))) === undefined) throw noTenant(name);
     // Its object first: should the second call fail, it can be asked for again.
-    await callObject(() => tenantObject(c.env, name).erase());
+    await callObject(() => Promise.all([tenantObject(c.env, name).erase(), batchesObject(c.env, name).erase()]));
     await callObject(() => directoryObject(c.env).remove(name));
     return c.json({ object: 'tenant', name, deleted: true });
   };

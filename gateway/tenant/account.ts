@@ -18,6 +18,8 @@ export interface Request {
   maxTokens: number | undefined;
   minTokens: number;
   choiceCount: number;
+  /** Let in only where it leaves half of what is limited at a time to the others. */
+  isBackground?: boolean;
 }
 
 export interface Lease {
@@ -97,7 +99,7 @@ export class Account {
     const bound = this.#bound(request, key);
     if (known !== undefined) return { outcome: 'admitted', lease: known.lease, maxTokens: bound.isBinding ? bound.maxTokens : undefined };
     const reservedTokens = request.promptTokens + bound.maxTokens * request.choiceCount;
-    const context = { now, openForMs: this.#openForMs };
+    const context = { now, openForMs: this.#openForMs, isBackground: request.isBackground === true };
     const refused = worst([
       ...key.shortages(reservedTokens, context).map(shortage => refusal('key', shortage)),
       ...this.#tenant.shortages(reservedTokens, context).map(shortage => refusal('tenant', shortage)),
@@ -124,8 +126,8 @@ export class Account {
     if (more <= 0) return { outcome: 'extended', lease };
     const key = this.#key(lease.keyId);
     const refused = worst([
-      ...key.tokenShortages(more, now, lease.reservedTokens).map(shortage => refusal('key', shortage)),
-      ...this.#tenant.tokenShortages(more, now, lease.reservedTokens).map(shortage => refusal('tenant', shortage)),
+      ...key.tokenShortages(more, { now, reserved: lease.reservedTokens }).map(shortage => refusal('key', shortage)),
+      ...this.#tenant.tokenShortages(more, { now, reserved: lease.reservedTokens }).map(shortage => refusal('tenant', shortage)),
     ]);
     if (refused !== undefined) return refused;
     for (const meter of [this.#tenant, key]) meter.extend(more, lease.admittedAt, now);

@@ -33,16 +33,17 @@ export class Meter {
   }
 
   /** Everything that keeps a request of so many tokens out now. */
-  shortages(tokens: number, context: { now: number; openForMs: number }): Shortage[] {
-    const { now, openForMs } = context;
-    const { requestsPerMinute = CEILING, concurrentRequests = CEILING } = this.limits;
+  shortages(tokens: number, context: { now: number; openForMs: number; isBackground: boolean }): Shortage[] {
+    const { now, openForMs, isBackground } = context;
+    const limits = isBackground ? backgroundLimits(this.limits, tokens) : this.limits;
+    const { requestsPerMinute = CEILING, concurrentRequests = CEILING } = limits;
     const found: Shortage[] = [];
     const requestsFitAt = this.#requests.fitsAt(1, requestsPerMinute, now);
     if (requestsFitAt !== now) {
       const usedCount = this.#requests.total(now);
       found.push({ unit: 'requests per minute', limit: requestsPerMinute, usedCount, wantedCount: 1, retryAt: requestsFitAt });
     }
-    found.push(...this.tokenShortages(tokens, now));
+    found.push(...this.tokenShortages(tokens, { now, limits }));
     if (this.#openCount >= concurrentRequests) {
       found.push({
         unit: 'concurrent requests',
@@ -57,8 +58,9 @@ export class Meter {
   }
 
   /** What keeps out so many tokens more, of a request that has `reserved` already. */
-  tokenShortages(tokens: number, now: number, reserved = 0): Shortage[] {
-    const { tokensPerMinute = CEILING, tokensPerDay = Number.POSITIVE_INFINITY } = this.limits;
+  tokenShortages(tokens: number, context: { now: number; reserved?: number; limits?: Limits }): Shortage[] {
+    const { now, reserved = 0, limits = this.limits } = context;
+    const { tokensPerMinute = CEILING, tokensPerDay = Number.POSITIVE_INFINITY } = limits;
     const found: Shortage[] = [];
     const wantedCount = tokens + reserved;
     const fitsAt = this.#tokens.fitsAt(tokens, tokensPerMinute, now);
@@ -150,6 +152,18 @@ export class Meter {
 /** Days since 1970 in UTC. */
 export function dayOf(at: number): number {
   return Math.floor(at / DAY_MS);
+}
+
+/** Half of what a minute or a moment may hold; all of it for what is larger than that half, which then waits until it is alone. */
+function backgroundLimits(limits: Limits, tokens: number): Limits {
+  const { requestsPerMinute, tokensPerMinute, concurrentRequests } = limits;
+  const half = (limit: number, atLeast: number) => Math.min(limit, Math.max(Math.floor(limit / 2), atLeast));
+  return {
+    ...limits,
+    ...(requestsPerMinute !== undefined && { requestsPerMinute: half(requestsPerMinute, 1) }),
+    ...(tokensPerMinute !== undefined && { tokensPerMinute: half(tokensPerMinute, tokens) }),
+    ...(concurrentRequests !== undefined && { concurrentRequests: half(concurrentRequests, 1) }),
+  };
 }
 
 function standingOf(window: SlidingWindow, limit: number, now: number) {

@@ -20,6 +20,35 @@ function request(more: Partial<Request> = {}): Request {
 
 const used = (tokens: number): Used => ({ promptTokens: 10, cachedTokens: 0, completionTokens: tokens - 10 });
 
+describe('background requests leave half of each limit to the others', () => {
+  const background = (more: Partial<Request> = {}) => request({ isBackground: true, ...more });
+
+  test.each<[string, Limits]>([
+    ['requests per minute', { requestsPerMinute: 4 }],
+    ['tokens per minute', { tokensPerMinute: 400 }],
+    ['concurrent requests', { concurrentRequests: 4 }],
+  ])('%s', (unit, limits) => {
+    const one = account(limits);
+    const outcomes = [background(), background(), background(), request(), request(), request()].map(each => one.admit(each, NOON));
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(['admitted', 'admitted', 'refused', 'admitted', 'admitted', 'refused']);
+    expect(outcomes[2]).toMatchObject({ shortage: { unit, retryAt: expect.any(Number) } });
+  });
+
+  test('what is larger than the half, or alone, gets in all the same', () => {
+    const one = account({ requestsPerMinute: 1, tokensPerMinute: 120, concurrentRequests: 1 });
+    const first = background();
+    expect(one.admit(first, NOON).outcome).toBe('admitted');
+    one.settle(first.id, used(20), NOON);
+    expect(one.admit(background(), NOON + 1)).toMatchObject({ outcome: 'refused' });
+    expect(one.admit(background(), NOON + 2 * WINDOW_MS).outcome).toBe('admitted');
+  });
+
+  test('a day is theirs as it is anybody’s', () => {
+    const one = account({ tokensPerDay: 200 });
+    expect([one.admit(background(), NOON), one.admit(background(), NOON)].map(({ outcome }) => outcome)).toEqual(['admitted', 'admitted']);
+  });
+});
+
 describe('each limit', () => {
   test('requests per minute', () => {
     const one = account({ requestsPerMinute: 2 });
