@@ -283,9 +283,10 @@ static Status compute(void *data, void *context) {
     CHECK(in_parts(api, context, store_part, stores, &a));
   }
   const int64_t group = k->heads / k->kv_heads;
-  a.part_tokens = least_of(a.tokens, MOST_QUERIES / group);
-  /* Heads of a group read their keys together, unless there would be too little for the threads to share. */
-  a.part_heads = stores * ceil_of(a.tokens, a.part_tokens) >= ENOUGH_PARTS ? group : 1;
+  /* Where there would be too little for the threads to share, tokens part before the heads of a group do: those read their keys together. */
+  a.part_tokens = least_of(MOST_QUERIES / group, stores * a.tokens / ENOUGH_PARTS);
+  if (a.part_tokens < 1) a.part_tokens = 1;
+  a.part_heads = a.tokens > 1 || stores >= ENOUGH_PARTS ? group : 1;
   return in_parts(api, context, attend_part, rows * (k->heads / a.part_heads) * ceil_of(a.tokens, a.part_tokens), &a);
 }
 
