@@ -11,6 +11,7 @@ import { TASK_KINDS } from '../shared/job.ts';
 import { BLOCK_TOKENS, MAX_DRAFTS, openScheduler, REPRODUCIBLE_ROWS, rowCountFor, SPECULATION_ROWS } from './batcher-scheduler.ts';
 import { drain } from './drain.ts';
 import { kvBytesPerToken, OrtEngine } from './engine/ort-engine.ts';
+import { EventRate } from './event-rate.ts';
 import { Generations } from './generations.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { HeldPrefixes } from './held-prefixes.ts';
@@ -176,6 +177,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       throughput.generated(sinceLastMs);
     },
   });
+  const requests = new EventRate(clock);
   let state: BatcherCard['state'] = 'serving';
   const card = async (): Promise<BatcherCard> => {
     const ownQueueCount = await ownQueues.waitingCount();
@@ -194,6 +196,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       waitingTokens: scheduler.waitingTokens,
       ownQueueCount,
       maxRunningCount: settings.maxRunning,
+      requestsPerSecond: requests.perSecond,
       kvCapacityTokens: budget.tokens,
       kvUsedTokens: (usage.budgetBlocks - usage.freeBlocks - usage.evictableBlocks) * BLOCK_TOKENS,
       prefillTokensPerSecond: rates.prefillTokensPerSecond,
@@ -216,7 +219,10 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     batcherId: settings.batcherId,
     lockMs: settings.lockMs,
     room: () => room.wait(),
-    take: taken => void generations.submit(taken).then(() => room.changed()),
+    take: taken => {
+      requests.happened();
+      void generations.submit(taken).then(() => room.changed());
+    },
     lost: jobId => generations.lost(jobId),
     failed: error => log.warn({ error: error.message }, 'queue'),
   });

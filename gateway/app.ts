@@ -33,6 +33,7 @@ import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
+import { scale } from './routes/scale.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 import { quick } from './routes/tokenize.ts';
 
@@ -63,6 +64,7 @@ app.get('/', playground()).all(allow('GET'));
 app.get('/health', health).all(allow('GET'));
 app.get('/ready', ready(settings)).all(allow('GET'));
 app.get('/metrics', metrics(counts, settings)).all(allow('GET'));
+app.get('/scale', scale(settings)).all(allow('GET'));
 app.get('/openapi.json', openapi).all(allow('GET'));
 app.get('/docs', docs).all(allow('GET'));
 app.get('/docs/reader.js', docsReader).all(allow('GET'));

@@ -6,6 +6,7 @@ import type { AppEnv } from './app-env.ts';
 import type { Delivery, Idempotency } from './delivery.ts';
 import type { EncodingFormat } from './embedding-request.ts';
 import type { Settings } from './env.ts';
+import { type HeldCounts, summed } from './held-requests.ts';
 import type { SeriesEntry } from './metrics/series.ts';
 
 /** Body of a call to /relay. */
@@ -61,8 +62,15 @@ export interface CountsRequest {
 
 /** Body of a call to /metrics. */
 export interface MetricsRequest {
-  /** What is the same for all brokers is to be told too. */
-  isWhole: boolean;
+  /** Of all brokers. Present where what is the same for all of them is to be told too. */
+  held?: HeldCounts;
+}
+
+/** Body of a call to /scale. */
+export interface ScaleRequest {
+  model: string;
+  /** Of all brokers. */
+  held: HeldCounts;
 }
 
 export type ReplyShape = ChatShape | CompletionShape | EmbeddingsShape | QuickShape;
@@ -126,7 +134,8 @@ export type BrokerCall =
   | { path: '/drain'; body: DrainRequest }
   | { path: '/counts'; body: CountsRequest }
   | { path: '/metrics'; body: MetricsRequest }
-  | { path: '/models' | '/ready' | '/batchers' | '/queues'; body?: undefined };
+  | { path: '/scale'; body: ScaleRequest }
+  | { path: '/models' | '/ready' | '/batchers' | '/queues' | '/held'; body?: undefined };
 
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
 export async function callBroker(c: Context<AppEnv>, shard: string, call: BrokerCall): Promise<Response> {
@@ -147,4 +156,15 @@ export async function callBroker(c: Context<AppEnv>, shard: string, call: Broker
       cause,
     });
   }
+}
+
+/** Requests that wait for a batcher to come, in all brokers; one that does not answer has none to tell. */
+export async function heldRequests(c: Context<AppEnv>, settings: Pick<Settings, 'brokerShardCount' | 'instance'>): Promise<HeldCounts> {
+  const replies = await Promise.allSettled(
+    shards(settings).map(async (shard): Promise<HeldCounts> => {
+      const reply = await callBroker(c, shard, { path: '/held' });
+      return reply.ok ? await reply.json() : {};
+    }),
+  );
+  return summed(replies.map(reply => (reply.status === 'fulfilled' ? reply.value : {})));
 }

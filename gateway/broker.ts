@@ -18,12 +18,15 @@ import {
   REQUEST_ID_HEADER,
   type RelayRequest,
   type ResumeRequest,
+  type ScaleRequest,
 } from './broker-call.ts';
 import { CardBoard, findModel, loadOf, type ServedModel, servedModels } from './card-board.ts';
 import type { Idempotency } from './delivery.ts';
 import { Dispatcher, type Place } from './dispatcher.ts';
 import { type Env, readSettings, type Settings } from './env.ts';
 import { errorResponse } from './error-response.ts';
+import { type FleetStanding, fleetStanding, queuedCount } from './fleet-standing.ts';
+import { HeldRequests, heldFor } from './held-requests.ts';
 import { JobQueue } from './job-queue.ts';
 import { BrokerMetrics } from './metrics/broker-metrics.ts';
 import { fleetEntries } from './metrics/fleet-entries.ts';
@@ -37,6 +40,7 @@ import { Relay } from './relay.ts';
 import { type ReplyRecord, replyRecord, splitToken, streamToken } from './reply-record.ts';
 import { encodeReply, MAX_REPLY_BYTES } from './response-cache.ts';
 import { isSameText } from './same-text.ts';
+import { kneeOf, type ScaleSignal, scaleSignal } from './scale-signal.ts';
 import { isNoBatcher, onceServed } from './served-wait.ts';
 import { SettlementQueue } from './settlement-queue.ts';
 import { SteadyClock } from './steady-clock.ts';
@@ -97,6 +101,7 @@ export class Broker extends DurableObject<Env> {
   /** Of all that is timed about open jobs. */
   readonly #clock = new SteadyClock();
   readonly #settlements: SettlementQueue;
+  readonly #held = new HeldRequests();
   readonly #redisUp: Record<string, boolean> = {};
   #metrics = new BrokerMetrics('none');
   #parts: Parts | undefined;
@@ -105,8 +110,6 @@ export class Broker extends DurableObject<Env> {
   #ticker: ReturnType<typeof setInterval> | undefined;
   #isTicking = false;
   #renewedAt = 0;
-  /** Requests that wait for a batcher to come. */
-  #heldCount = 0;
 
   constructor(state: DurableObjectState, env: Env) {
     super(state, env);
@@ -143,6 +146,10 @@ export class Broker extends DurableObject<Env> {
           return this.#takeCounts(await request.json());
         case '/metrics':
           return await this.#tellMetrics(await request.json());
+        case '/held':
+          return Response.json(this.#held.counts);
+        case '/scale':
+          return await this.#tellScale(await request.json());
         case '/ready':
           return await this.#ready();
         default:
@@ -169,19 +176,34 @@ export class Broker extends DurableObject<Env> {
     return new Response(null, { status: 204 });
   }
 
-  async #tellMetrics({ isWhole }: MetricsRequest): Promise<Response> {
+  async #tellMetrics({ held }: MetricsRequest): Promise<Response> {
     const { jobs, board, queue } = this.#open();
     // Whatever Redis cannot tell now is left out.
-    const fleet = isWhole ? await fleetEntries(board, queue).catch(() => []) : [];
+    const standing = held && (await fleetStanding(board, queue).catch(() => undefined));
+    const fleet = standing === undefined ? [] : fleetEntries(standing, model => this.#signal(standing, { model, held: held! }));
     const relays = [...jobs.values()].flatMap(job => [...job.listeners]);
     const own = this.#metrics.entries({
       openRequests: jobs.size,
       openStreams: relays.length,
-      heldRequests: this.#heldCount,
+      heldRequests: this.#held.count,
       bufferedBytes: relays.reduce((sum, relay) => sum + relay.bufferedBytes, 0),
       redisUp: this.#redisUp,
     });
     return Response.json([...own, ...fleet]);
+  }
+
+  async #tellScale(asked: ScaleRequest): Promise<Response> {
+    const { board, queue } = this.#open();
+    return Response.json(this.#signal(await fleetStanding(board, queue, asked.model), asked));
+  }
+
+  #signal(standing: FleetStanding, { model, held }: ScaleRequest): ScaleSignal {
+    const { defaultModel, knee, scaleTargetPercent, scaleQueueMs } = this.#settings;
+    const heldCount = heldFor(model, held, defaultModel);
+    return scaleSignal(
+      { model, cards: standing.cards, queuedCount: queuedCount(standing, model), heldCount, now: Date.now() },
+      { knee: kneeOf(knee, model), targetShare: scaleTargetPercent / 100, queueMs: scaleQueueMs },
+    );
   }
 
   async #ready(): Promise<Response> {
@@ -219,7 +241,7 @@ export class Broker extends DurableObject<Env> {
   /** What is to be put on the queue; or the reply of a job that is there already, for an idempotency key that was given twice. */
   async #prepare(call: RelayRequest, signal: AbortSignal): Promise<Response | Task> {
     const { jobs, keeper } = this.#open();
-    if (jobs.size + this.#heldCount >= this.#settings.maxOpenCount) {
+    if (jobs.size + this.#held.count >= this.#settings.maxOpenCount) {
       throw new ApiError('queue_full', 'Too many requests are open. Try again shortly.', { retryAfterSeconds: BUSY_RETRY_AFTER_SECONDS });
     }
     const model = await this.#servedModel(call.job, signal);
@@ -262,16 +284,11 @@ export class Broker extends DurableObject<Env> {
   async #servedModel({ model: asked, task }: Pick<Job, 'model' | 'task'>, signal: AbortSignal): Promise<ServedModel> {
     const { board } = this.#open();
     const { defaultModel, scaleFromZeroWaitMs } = this.#settings;
-    this.#heldCount++;
-    try {
-      const find = async (maxAgeMs?: number) =>
-        findModel(await board.cards(maxAgeMs), asked, { task: taskOf({ task }), defaultModel, now: Date.now() });
-      // A batcher that has just come is not turned away for what was known before.
-      const findNow = () => find().catch(error => (isNoBatcher(error) ? find(RECHECK_AGE_MS) : Promise.reject(error)));
-      return await onceServed(findNow, { maxMs: scaleFromZeroWaitMs, signal });
-    } finally {
-      this.#heldCount--;
-    }
+    const find = async (maxAgeMs?: number) =>
+      findModel(await board.cards(maxAgeMs), asked, { task: taskOf({ task }), defaultModel, now: Date.now() });
+    // A batcher that has just come is not turned away for what was known before.
+    const findNow = () => find().catch(error => (isNoBatcher(error) ? find(RECHECK_AGE_MS) : Promise.reject(error)));
+    return await this.#held.during(asked, () => onceServed(findNow, { maxMs: scaleFromZeroWaitMs, signal }));
   }
 
   async #place(job: Job, { promptTokens, weight, maxWaitMs }: RelayRequest): Promise<Place> {

@@ -1,6 +1,7 @@
 /** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
 import type { Batches } from './batches/batches.ts';
 import type { Directory } from './directory.ts';
+import { KNEE_PATTERN } from './scale-signal.ts';
 import type { Tenant } from './tenant.ts';
 
 /** What wrangler.toml or the workerd configuration binds. Texts are settings or secrets; SETTINGS says which. */
@@ -161,6 +162,22 @@ const NUMBERS = {
     unit: 'milliseconds',
     about: 'How long a request is held while no batcher serves its model; 0 refuses it at once.',
   },
+  scaleTargetPercent: {
+    name: 'SLUICE_SCALE_TARGET_PERCENT',
+    fallback: 80,
+    min: 1,
+    max: 100,
+    unit: 'percent',
+    about: 'How near to its knee a batcher is to be loaded; the desired number of batchers is told by it.',
+  },
+  scaleQueueMs: {
+    name: 'SLUICE_SCALE_QUEUE_MS',
+    fallback: 30_000,
+    min: 100,
+    max: 3_600_000,
+    unit: 'milliseconds',
+    about: 'In how long a queue that has grown is to be gone; the desired number of batchers is told by it.',
+  },
   cacheLifetimeMs: {
     name: 'SLUICE_CACHE_TTL_MS',
     fallback: 600_000,
@@ -277,6 +294,13 @@ const TEXTS = {
     rule: 'operator, open or off',
     about: "Who may read /metrics: who has the operator's key, everybody, or nobody; with off nothing is counted in the Worker.",
   },
+  knee: {
+    name: 'SLUICE_KNEE',
+    fallback: undefined,
+    pattern: KNEE_PATTERN,
+    rule: 'a rate above 0 in decimals for all models, or model=rate pairs parted by commas',
+    about: 'Requests a second that one batcher sustains under the latency objectives, as `npx sluice plan` tells it; for autoscaling.',
+  },
   accessLog: {
     name: 'SLUICE_ACCESS_LOG',
     fallback: 'on',
@@ -286,7 +310,7 @@ const TEXTS = {
   },
 } as const satisfies Record<string, TextRule>;
 
-type Optional = 'developmentKey' | 'adminKey' | 'keySecret' | 'previousKeySecret' | 'defaultModel';
+type Optional = 'developmentKey' | 'adminKey' | 'keySecret' | 'previousKeySecret' | 'defaultModel' | 'knee';
 
 export type Settings = { readonly [K in keyof typeof NUMBERS]: number } & {
   readonly [K in Exclude<keyof typeof TEXTS, Optional>]: string;

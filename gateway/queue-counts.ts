@@ -10,9 +10,14 @@ export interface QueueCount {
   waitingCount: number;
 }
 
-/** Throws `dependency_unavailable`. */
-export async function queueCounts(cards: readonly BatcherCard[], queue: Pick<JobQueue, 'waitingCounts'>): Promise<QueueCount[]> {
+/** Also of `besides`, a model that may have no batcher left. Throws `dependency_unavailable`. */
+export async function queueCounts(
+  cards: readonly BatcherCard[],
+  queue: Pick<JobQueue, 'waitingCounts'>,
+  besides?: string,
+): Promise<QueueCount[]> {
   const models = Map.groupBy(cards, card => card.model);
+  if (besides !== undefined && !models.has(besides)) models.set(besides, []);
   const queues = [...models].flatMap(([model, some]): Omit<QueueCount, 'waitingCount'>[] => [
     { model, kind: 'shared', batcherId: undefined },
     ...(some.some(card => tasksOf(card).includes('tokenize')) ? [{ model, kind: 'quick' as const, batcherId: undefined }] : []),

@@ -25,6 +25,8 @@ export const BatcherCard = z.looseObject({
   /** Jobs in the queue that is meant for this batcher alone; absent where it has none. */
   ownQueueCount: z.int().optional(),
   maxRunningCount: z.int(),
+  /** Jobs taken off its queues a second, over about the last minute; absent where it does not count them. */
+  requestsPerSecond: z.number().optional(),
   /** KV capacity and use, in tokens. */
   kvCapacityTokens: z.int(),
   kvUsedTokens: z.int(),

@@ -28,6 +28,16 @@ export const FAMILIES = {
   sluice_gateway_redis_connections_lost_total: { kind: 'counter', help: 'How often it was lost.' },
   sluice_gateway_queued_jobs: { kind: 'gauge', help: "Jobs in a model's queues that no batcher has taken." },
   sluice_gateway_batchers: { kind: 'gauge', help: 'Batchers, by state.' },
+  sluice_gateway_desired_batchers: { kind: 'gauge', help: 'Batchers that a model needs, by its requests and its queue.' },
+  sluice_gateway_request_rate: { kind: 'gauge', help: "Requests a second that a model's batchers take, over about the last minute." },
+  sluice_gateway_knee_ratio: {
+    kind: 'gauge',
+    help: 'That rate beside what all serving batchers sustain under the latency objectives of SLUICE_KNEE; 1 is at the knee.',
+  },
+  sluice_gateway_queue_seconds: {
+    kind: 'gauge',
+    help: 'Until the requests that wait now have been taken, at the rate that batchers sustain.',
+  },
   sluice_gateway_brokers_unreachable: { kind: 'gauge', help: 'Broker objects that are not in this page.' },
 } as const satisfies Record<string, Family>;
 

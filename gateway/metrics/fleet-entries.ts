@@ -1,23 +1,29 @@
-/** FleetEntries: what Redis tells of the whole: how many batchers there are, and how many jobs wait for them. */
+/** FleetEntries: the standing of the whole as metrics: how many batchers there are, how many jobs wait for them, and how many there should be. */
 import { isFresh } from '../../shared/batcher-card.ts';
-import type { CardBoard } from '../card-board.ts';
-import type { JobQueue } from '../job-queue.ts';
-import { queueCounts } from '../queue-counts.ts';
+import type { FleetStanding } from '../fleet-standing.ts';
+import type { ScaleSignal } from '../scale-signal.ts';
 import { type SeriesEntry, seriesKey } from './series.ts';
 
-/** Throws `dependency_unavailable`. */
-export async function fleetEntries(board: CardBoard, queue: JobQueue): Promise<SeriesEntry[]> {
-  const cards = await board.cards();
+export function fleetEntries({ cards, queues }: FleetStanding, signalOf: (model: string) => ScaleSignal): SeriesEntry[] {
   const now = Date.now();
   const batchers = Map.groupBy(cards, card =>
     seriesKey('sluice_gateway_batchers', { model: card.model, state: isFresh(card, now) ? card.state : 'stale' }),
   );
-  const counts = await queueCounts(cards, queue);
   return [
     ...[...batchers].map(([key, some]): SeriesEntry => [key, some.length]),
     // The own queues of a model's batchers are added up.
-    ...counts.map(
+    ...queues.map(
       ({ model, kind, waitingCount }): SeriesEntry => [seriesKey('sluice_gateway_queued_jobs', { model, queue: kind }), waitingCount],
     ),
+    ...[...new Set(cards.map(card => card.model))].flatMap(model => scaleEntries(model, signalOf(model))),
+  ];
+}
+
+function scaleEntries(model: string, { desiredCount, requestsPerSecond, kneeRatio, queueSeconds }: ScaleSignal): SeriesEntry[] {
+  return [
+    [seriesKey('sluice_gateway_desired_batchers', { model }), desiredCount],
+    [seriesKey('sluice_gateway_request_rate', { model }), requestsPerSecond],
+    ...(kneeRatio === undefined ? [] : [[seriesKey('sluice_gateway_knee_ratio', { model }), kneeRatio] satisfies SeriesEntry]),
+    ...(queueSeconds === undefined ? [] : [[seriesKey('sluice_gateway_queue_seconds', { model }), queueSeconds] satisfies SeriesEntry]),
   ];
 }

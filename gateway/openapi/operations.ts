@@ -264,6 +264,15 @@ export const OPERATIONS: readonly Operation[] = [
     refusals: ['not_found'],
   },
   {
+    ...{ method: 'get', path: '/scale', id: 'readScale', tag: 'Service', access: 'metrics' },
+    summary: 'How many batchers a model needs.',
+    description:
+      "By the requests that come, the queue, and what one batcher sustains (`SLUICE_KNEE`). For an autoscaler, as KEDA's metrics-api.",
+    parameters: [query('model', { required: true, description: 'Its name.', schema: { type: 'string', pattern: '^[\\w./:-]{1,128}$' } })],
+    replies: [json(200, 'Scale', 'For any name: of a model that nobody serves or asks for it is 0.')],
+    refusals: ['not_found', 'missing_required_parameter', 'invalid_value', 'dependency_unavailable'],
+  },
+  {
     ...{ method: 'get', path: '/openapi.json', id: 'describeApi', tag: 'Service', access: 'all' },
     summary: 'This description.',
     replies: [json(200, 'OpenapiDocument', 'OpenAPI 3.1.')],

@@ -11,6 +11,7 @@ import type { EmbeddingUsageOut } from '../embeddings-body.ts';
 import type { ChatChoiceOut, LogprobsOut, TimingsOut, UsageOut } from '../openai-response.ts';
 import type { DetokenizeOut, TokenizeOut } from '../quick-body.ts';
 import type { ModelOut } from '../routes/models.ts';
+import type { ScaleOut } from '../routes/scale.ts';
 
 const Count = z.int().min(0);
 const Ms = z.number().min(0);
@@ -233,6 +234,18 @@ const Queue = z.object({
   batcher_id: z.string().nullable().describe('Whose own.'),
   waiting_count: Count,
 }) satisfies z.ZodType<QueueOut>;
+
+export const Scale = z.object({
+  object: z.literal('scale'),
+  model: z.string(),
+  desired_batchers: Count,
+  serving_batchers: Count,
+  requests_per_second: z.number().describe('Taken by its batchers, over about the last minute.'),
+  waiting_requests: Count.describe('Queued, held, or taken by a batcher that has no row for them.'),
+  knee_requests_per_second: z.number().nullable().describe('What one batcher sustains; null where SLUICE_KNEE does not say it.'),
+  knee_ratio: z.number().nullable().describe('The rate beside what all serving batchers sustain; 1 is at the knee.'),
+  queue_seconds: z.number().nullable().describe('Until the requests that wait have been taken, at the rate that batchers sustain.'),
+}) satisfies z.ZodType<ScaleOut>;
 
 export const TenantList = listOf(Tenant) satisfies z.ZodType<ListOut<TenantOut>>;
 export const KeyList = listOf(Key) satisfies z.ZodType<ListOut<KeyOut>>;

@@ -53,6 +53,7 @@ const REPLIES = {
   QueueList: replies.QueueList,
   Health: replies.Health,
   Readiness: replies.Readiness,
+  Scale: replies.Scale,
   OpenapiDocument: z.looseObject({ openapi: z.literal('3.1.0') }),
 } satisfies Record<string, z.ZodType>;
 

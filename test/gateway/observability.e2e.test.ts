@@ -1,5 +1,6 @@
 /** What an operator sees of the gateway: its metrics, its log, and its place in a caller's trace. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { queueKey, SHARED_QUEUE } from '../../shared/keys.ts';
 import { adminClient } from './admin-client.ts';
 import { readSse } from './sse-client.ts';
 import { eventually, type Stack, scripted, startStack } from './stack.ts';
@@ -10,7 +11,9 @@ const SECRET_WORD = 'xylophone';
 
 let stack: Stack;
 beforeAll(async () => {
-  stack = await startStack({ bindings: { SLUICE_ACCESS_LOG: 'on', SLUICE_BROKER_SHARDS: '2' } });
+  stack = await startStack({
+    bindings: { SLUICE_ACCESS_LOG: 'on', SLUICE_BROKER_SHARDS: '2', SLUICE_KNEE: '2', SLUICE_SCALE_QUEUE_MS: '30000' },
+  });
 });
 afterAll(() => stack?.stop());
 
@@ -184,6 +187,45 @@ test('no line holds a prompt, an answer or a key', async () => {
   const output = stack.gateway.output();
   expect(lines().length).toBeGreaterThan(10);
   for (const secret of [SECRET_WORD, stack.gateway.key, stack.gateway.keySecret]) expect(output).not.toContain(secret);
+});
+
+describe('the autoscaling signal', () => {
+  const scaleOf = async (query: string, init = bearer(stack.gateway.key)) => await fetch(`${stack.gateway.url}/scale${query}`, init);
+
+  test('tells what the batchers and the queue make of it, as the metrics do', async () => {
+    Object.assign(stack.source.card, { requestsPerSecond: 4.5, runningCount: 3, waitingCount: 1 });
+    await stack.source.publish();
+    await eventually('the card to be read', async () => {
+      const reply = await scaleOf('?model=test-model');
+      expect(reply.status).toBe(200);
+      return ((await reply.json()) as { requests_per_second: number }).requests_per_second === 4.5;
+    });
+    // 4.5 over 80 % of 2, and the one that waits: 0.017 more.
+    expect(await (await scaleOf('?model=test-model')).json()).toEqual({
+      ...{ object: 'scale', model: 'test-model', desired_batchers: 3, serving_batchers: 1, requests_per_second: 4.5, waiting_requests: 1 },
+      ...{ knee_requests_per_second: 2, knee_ratio: 2.25, queue_seconds: 0.5 },
+    });
+    const text = await page();
+    const label = 'model="test-model"';
+    expect(sumOf(text, 'sluice_gateway_desired_batchers', label)).toBe(3);
+    expect(sumOf(text, 'sluice_gateway_knee_ratio', label)).toBe(2.25);
+    expect(sumOf(text, 'sluice_gateway_request_rate', label)).toBe(4.5);
+    expect(sumOf(text, 'sluice_gateway_queue_seconds', label)).toBe(0.5);
+  });
+
+  test('is 0 for a model that nobody serves or asks for, and 1 while a job waits for it', async () => {
+    const desired = async () => ((await (await scaleOf('?model=gone')).json()) as { desired_batchers: number }).desired_batchers;
+    expect(await desired()).toBe(0);
+    await stack.source.redis.zadd(queueKey('gone', SHARED_QUEUE, 'prioritized'), 1, 'somebody');
+    expect(await desired()).toBe(1);
+    await stack.source.redis.del(queueKey('gone', SHARED_QUEUE, 'prioritized'));
+  });
+
+  test('is for whom the metrics are, and wants a name', async () => {
+    expect((await scaleOf('?model=test-model', {} as never)).status).toBe(401);
+    expect(await (await scaleOf('')).json()).toMatchObject({ error: { code: 'missing_required_parameter', param: 'model' } });
+    expect(await (await scaleOf('?model=a%20b')).json()).toMatchObject({ error: { code: 'invalid_value', param: 'model' } });
+  });
 });
 
 test('metrics may be opened to everybody, or turned off', async () => {
