@@ -67,6 +67,14 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'many times the capacity: goodput, refusals, memory, recovery',
     load: async () => (await import('./overload.ts')).overloadBench,
   },
+  capacity: {
+    summary: 'the capacity planner, as npx sluice plan runs it',
+    load: async () => (await import('./capacity.ts')).capacityBench,
+  },
+  plan: {
+    summary: 'the capacity planner against a real replay',
+    load: async () => (await import('./plan.ts')).planBench,
+  },
   replay: {
     summary: 'a real trace at a wanted rate: goodput under latency objectives',
     load: async () => (await import('./replay.ts')).replayBench,

@@ -2,18 +2,14 @@
 import { type ArrivalKind, arrivals } from '../planner/arrivals.ts';
 import { idealBlockHits } from '../planner/block-hits.ts';
 import type { TracedRequest } from '../planner/trace.ts';
-import { type NamedTrace, readTrace } from '../planner/trace-file.ts';
-import { fittingFactor, idealPrefixShare, scaleTrace } from '../planner/trace-scaling.ts';
+import { idealPrefixShare } from '../planner/trace-scaling.ts';
 import type { BenchModel } from './model.ts';
-import { UsageError } from './settings.ts';
+import { scaledTrace, type TraceWish } from './scaled-trace.ts';
 import { type TracedPrompt, TracedPrompts } from './traced-prompts.ts';
 
 const BLOCK_TOKENS = 16;
 
-export interface ReplayWish {
-  trace: string;
-  traces: string;
-  scale: number;
+export interface ReplayWish extends TraceWish {
   arrivals: ArrivalKind;
   rate: number;
   duration: number;
@@ -32,12 +28,9 @@ export interface ReplayLoad {
 }
 
 export async function replayLoad(wish: ReplayWish, model: BenchModel): Promise<ReplayLoad> {
-  const trace = await readTrace(wish.trace, wish.traces);
   const prompts = await TracedPrompts.open(model);
-  const scaled = scaleTrace(trace, {
-    factor: scaleFactor(trace, wish.scale, model.manifest.shape.contextTokens),
-    leastPromptTokens: prompts.leastTokens,
-  });
+  const limits = { contextTokens: model.manifest.shape.contextTokens, leastPromptTokens: prompts.leastTokens };
+  const { trace: scaled, notes } = await scaledTrace(wish, limits);
   const count = Math.max(1, Math.round((wish.rate * wish.duration) / 1000));
   const planned = arrivals(scaled, { kind: wish.arrivals, rate: wish.rate, count, seed: wish.seed });
   const requests = planned.map((request, index) => ({ ...request, ...prompts.prompt(index, request, scaled.blockTokens) }));
@@ -54,16 +47,6 @@ export async function replayLoad(wish: ReplayWish, model: BenchModel): Promise<R
       trace: tracedShare.sharedTokens / tracedShare.promptTokens,
       blocks: hits.reduce((sum, tokens) => sum + tokens, 0) / promptTokens,
     },
-    notes: trace.note === undefined ? [] : [trace.note],
+    notes,
   };
-}
-
-/** `percent` of the trace's own lengths; 0 takes as much as fits. */
-function scaleFactor(trace: NamedTrace, percent: number, contextTokens: number): number {
-  const most = fittingFactor(trace, contextTokens);
-  if (percent === 0) return most;
-  if (percent / 100 <= most) return percent / 100;
-  throw new UsageError(
-    `--scale ${percent}: the longest request of ${trace.name} fits the model's ${contextTokens} tokens up to ${(most * 100).toFixed(1)} percent`,
-  );
 }

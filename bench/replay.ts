@@ -7,18 +7,14 @@ import { type GoodputFigures, GoodputTally, type Percentiles } from '../planner/
 import { TRACE_NAMES } from '../planner/trace-file.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { streamChat } from './load-client.ts';
 import { type BenchModel, benchModel } from './model.ts';
-import { type OpenLoopRecord, sendOpenLoop } from './open-loop.ts';
-import { passage, readText } from './passages.ts';
-import { type LoadedRequest, type ReplayLoad, replayLoad } from './replay-load.ts';
+import type { OpenLoopRecord } from './open-loop.ts';
+import { type ReplayLoad, replayLoad } from './replay-load.ts';
+import { replay, warmUp } from './replay-run.ts';
 import type { Findings } from './report.ts';
 import { durationText, type SettingSpecs } from './settings.ts';
-import { type Stack, startStack } from './stack.ts';
+import { startStack } from './stack.ts';
 
-const PROGRESS_MS = 10_000;
-/** Streams before the clock starts: the first runs of a process plan their memory and compile their code. */
-const WARM_UP = { streams: 8, promptWords: 60, maxTokens: 24 };
 const MINUTES = 60_000;
 
 export const REPLAY_SETTINGS = {
@@ -93,47 +89,16 @@ async function measure(run: ReplayRun, { model, load }: Omit<Replayed, 'record'>
   try {
     await warmUp(stack);
     progress(`${load.requests.length} requests at ${settings.rate}/s`);
-    return await replay(stack, load.requests, run);
+    const headers = settings['max-wait'] > 0 ? { 'x-sluice-max-wait-ms': String(settings['max-wait']) } : undefined;
+    return await replay(stack, load.requests, {
+      clientsBound: settings['clients-bound'],
+      drainMs: settings.drain,
+      progress,
+      ...(headers && { headers }),
+    });
   } finally {
     await stack.close();
   }
-}
-
-async function replay(stack: Stack, requests: readonly LoadedRequest[], { settings, progress }: ReplayRun): Promise<OpenLoopRecord> {
-  const headers = settings['max-wait'] > 0 ? { 'x-sluice-max-wait-ms': String(settings['max-wait']) } : undefined;
-  let saidAt = performance.now();
-  return await sendOpenLoop(
-    requests.map(({ atMs, tokenIds }) => ({ atMs, promptTokens: tokenIds.length })),
-    {
-      clientsBound: settings['clients-bound'],
-      drainMs: settings.drain,
-      send: (index, signal) => streamChat(stack.target, { body: bodyOf(requests[index]!), signal, ...(headers && { headers }) }),
-      onProgress(sentCount, openCount) {
-        if (performance.now() - saidAt < PROGRESS_MS) return;
-        saidAt = performance.now();
-        progress(`${sentCount} of ${requests.length} sent, ${openCount} open`);
-      },
-    },
-  );
-}
-
-function bodyOf({ content, completionTokens }: LoadedRequest): Record<string, unknown> {
-  return { model: 'default', messages: [{ role: 'user', content }], max_tokens: completionTokens, ignore_eos: true, temperature: 0.8 };
-}
-
-/** Of texts that no request has. */
-async function warmUp(stack: Stack): Promise<void> {
-  const text = await readText();
-  await Promise.all(
-    Array.from({ length: WARM_UP.streams }, (_, index) =>
-      streamChat(stack.target, {
-        body: {
-          ...{ model: 'default', max_tokens: WARM_UP.maxTokens, ignore_eos: true, temperature: 0.8 },
-          messages: [{ role: 'user', content: `Warm-up ${passage(text, index, WARM_UP.promptWords)}` }],
-        },
-      }),
-    ),
-  );
 }
 
 function findings(settings: ReplayRun['settings'], { model, load, record }: Replayed): Findings {

@@ -9,16 +9,28 @@ import { PlanningError } from './planning-error.ts';
 const Ms = z.number().min(0).max(1e9);
 const Count = z.int().min(1).max(1e9);
 
+/** Of a curve, whose places may come in any order; a place twice would have two values. */
+function points<Axis extends string, Shape extends Record<Axis, z.ZodType<number>>>(axis: Axis, shape: Shape) {
+  return z
+    .array(z.strictObject(shape))
+    .refine(
+      list => new Set(list.map(point => (point as Record<Axis, number>)[axis])).size === list.length,
+      `two points have the same ${axis}`,
+    );
+}
+
 /** What a product's path adds to the engine's own times. All of it measured, none of it fitted to a replay. */
 export const PathCosts = z.strictObject({
   /** From a client's request to the scheduler of an idle batcher: gateway, queue, tokenizer. */
   arrivalMs: Ms,
   /** From a sampled token to the client. */
   deliveryMs: Ms,
-  /** Between two jobs that one batcher takes off the queue. */
+  /** Between two jobs that one batcher takes off the queue, as far as arrivalMs does not have it already. */
   fetchMs: Ms,
+  /** A prefill chunk takes so many times as long as the engine's run alone. */
+  prefillShare: z.number().min(0.1).max(100),
   /** A step of so many streams takes so much longer than the engine's run alone: sampling, text, events, and all others on its processors. */
-  steps: z.array(z.strictObject({ rows: Count, extraMs: z.number().min(-1e6).max(1e6) })),
+  steps: points('rows', { rows: Count, extraMs: z.number().min(-1e6).max(1e6) }),
 });
 export type PathCosts = z.infer<typeof PathCosts>;
 
@@ -32,9 +44,9 @@ export const ServiceCurves = z.strictObject({
   /** Tokens of keys and values that a batcher has room for. */
   kvTokens: Count,
   /** A decode step of so many rows: at no context, and for each token of context of all rows together. */
-  decode: z.array(z.strictObject({ rows: Count, ms: Ms, msPerContextToken: Ms })).min(1),
+  decode: points('rows', { rows: Count, ms: Ms, msPerContextToken: Ms }).min(1),
   /** A prefill chunk of so many tokens at the start of a prompt. */
-  prefill: z.array(z.strictObject({ tokens: Count, ms: Ms })).min(2),
+  prefill: points('tokens', { tokens: Count, ms: Ms }).min(2),
   /** What a chunk takes longer with tokens before it: for each of those, and for each pair of one of those and one of its own. */
   prefillPast: z.strictObject({ msPerPastToken: Ms, msPerPair: Ms }),
   /** Copying keys and values of a token, between rows or from and to the prefix store. */
@@ -46,7 +58,7 @@ export const ServiceCurves = z.strictObject({
 export type ServiceCurves = z.infer<typeof ServiceCurves>;
 
 /** Nothing but the engine. */
-export const NO_PATH: PathCosts = { arrivalMs: 0, deliveryMs: 0, fetchMs: 0, steps: [] };
+export const NO_PATH: PathCosts = { arrivalMs: 0, deliveryMs: 0, fetchMs: 0, prefillShare: 1, steps: [] };
 
 /** Throws PlanningError that names the file and the field. */
 export async function readServiceCurves(path: string): Promise<ServiceCurves> {

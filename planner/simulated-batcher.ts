@@ -53,6 +53,7 @@ export interface BatcherUse {
   /** Time in decode runs, and the same times the rows of each. */
   decodeStepMs: number;
   rowMs: number;
+  /** Steps that computed something. */
   stepCount: number;
   prefillTokens: number;
   decodeTokens: number;
@@ -213,7 +214,7 @@ export class SimulatedBatcher {
     for (const sequenceId of plan.exhausted) this.#end(sequenceId);
     const isDecoding = plan.decode.length > 0 || outcomes.some(({ sequenceId }) => this.#streams.has(sequenceId));
     sizeChunks(this.#policy, isDecoding);
-    this.#use.stepCount += 1;
+    if (plan.chunks.length + plan.decode.length > 0) this.#use.stepCount += 1;
     this.#use.busyMs += this.#now - startedAt;
     if (plan.admitted.length + plan.chunks.length > 0) this.#noteKvUse();
   }

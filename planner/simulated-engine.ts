@@ -2,16 +2,19 @@
 import { PiecewiseLine } from './piecewise-line.ts';
 import type { ServiceCurves } from './service-curves.ts';
 
+export type EngineTimes = Pick<ServiceCurves, 'decode' | 'prefill' | 'prefillPast' | 'copyMsPerToken' | 'path'>;
+
 export class SimulatedEngine {
   /** By rows. */
   readonly #decodeMs: number[] = [];
   readonly #contextMs: number[] = [];
   readonly #prefill: PiecewiseLine;
   readonly #past: ServiceCurves['prefillPast'];
+  readonly #prefillShare: number;
   readonly #copyMsPerToken: number;
 
   /** `maxRows` is the largest batch that will be asked for. */
-  constructor(curves: ServiceCurves, maxRows: number) {
+  constructor(curves: EngineTimes, maxRows: number) {
     const base = new PiecewiseLine(curves.decode.map(({ rows, ms }) => [rows, ms]));
     const context = new PiecewiseLine(curves.decode.map(({ rows, msPerContextToken }) => [rows, msPerContextToken]));
     const path = new PiecewiseLine(curves.path.steps.map(({ rows, extraMs }) => [rows, extraMs]));
@@ -22,6 +25,7 @@ export class SimulatedEngine {
     }
     this.#prefill = new PiecewiseLine(curves.prefill.map(({ tokens, ms }) => [tokens, ms]));
     this.#past = curves.prefillPast;
+    this.#prefillShare = curves.path.prefillShare;
     this.#copyMsPerToken = curves.copyMsPerToken;
   }
 
@@ -32,7 +36,7 @@ export class SimulatedEngine {
 
   prefillMs(start: number, tokens: number): number {
     const { msPerPastToken, msPerPair } = this.#past;
-    return Math.max(0, this.#prefill.at(tokens)) + start * (msPerPastToken + tokens * msPerPair);
+    return this.#prefillShare * (Math.max(0, this.#prefill.at(tokens)) + start * (msPerPastToken + tokens * msPerPair));
   }
 
   copyMs(tokens: number): number {

@@ -15,7 +15,7 @@ const MOST_USAGE_ROWS = 10_000;
 const PAGE = 100;
 
 const program = new Command('npx sluice')
-  .description('Uses and manages a Sluice gateway.')
+  .description('Uses and manages a Sluice gateway, and plans its capacity.')
   .option('--url <url>', 'the gateway (default: SLUICE_URL, else the one that npm start has started here)')
   .option(
     '--key-file <path>',
@@ -141,6 +141,19 @@ batchers
   .action(async id => {
     const asked = await call<BatcherOut>('POST', `/batchers/${encodeURIComponent(id)}/drain`);
     print(asked, `Batcher ${asked.id} is asked to drain: it takes nothing new, finishes what it runs, and ends.`);
+  });
+
+program
+  .command('plan')
+  .description('how much one accelerator serves under latency objectives, and how many a load needs (plan --help has the options)')
+  .allowUnknownOption()
+  .allowExcessArguments()
+  .helpOption(false)
+  .action(async (_, command: Command) => {
+    // Built on this room, as the benches are, so that the compiler must not see an import the other way.
+    const address = new URL('../bench/main.ts', import.meta.url).href;
+    const { main } = (await import(address)) as { main(args: readonly string[]): Promise<number> };
+    process.exit(await main(['capacity', ...(program.opts().json ? ['--json'] : []), ...command.args]));
   });
 
 try {

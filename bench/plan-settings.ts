@@ -1,0 +1,59 @@
+/** PlanSettings: what the capacity planner and its test against reality are told alike, and what of it a simulated batcher wants to know. */
+import { ARRIVAL_KINDS } from '../planner/arrivals.ts';
+import type { ServiceCurves } from '../planner/service-curves.ts';
+import { DEFAULT_SIMULATED, type SimulatedSettings } from '../planner/simulated-batcher.ts';
+import type { Trace } from '../planner/trace.ts';
+import { TRACE_NAMES } from '../planner/trace-file.ts';
+import { commonSettings } from './common-settings.ts';
+import type { TraceLimits } from './scaled-trace.ts';
+import type { SettingSpecs, SettingsOf } from './settings.ts';
+
+const MINUTE = 60_000;
+/** Of a prompt, besides its template. */
+const LEAST_CONTENT_TOKENS = 16;
+
+export const planSettings = {
+  ...commonSettings,
+  trace: { kind: 'text', default: 'azure-conversation', help: `${TRACE_NAMES.join(', ')}, or a file in the form of one of them` },
+  traces: { kind: 'text', default: '', help: 'folder of the named traces' },
+  scale: {
+    kind: 'number',
+    default: 15,
+    min: 0,
+    max: 100,
+    help: "percent of the trace's lengths; 0 for as much as the model's context takes",
+  },
+  arrivals: { kind: 'choice', default: 'poisson', of: ARRIVAL_KINDS, help: 'independent users, or the bursts of the trace' },
+  'ttft-slo': { kind: 'duration', default: 2_000, min: 1, max: 60 * MINUTE, help: 'objective for the time to first token' },
+  'tpot-slo': { kind: 'duration', default: 100, min: 1, max: MINUTE, help: 'objective for the time per output token, mean of a request' },
+  attainment: { kind: 'number', default: 90, min: 1, max: 100, help: 'percent of the requests that must keep both objectives' },
+  host: { kind: 'text', default: '', help: 'measured, or a file with service curves; empty for those kept from the last time' },
+  'max-running': { kind: 'count', default: 32, min: 2, max: 1024, help: 'sequences that a batcher computes at once' },
+  'max-batched-tokens': { kind: 'count', default: 512, min: 16, max: 1 << 20, help: 'tokens of one step' },
+  'itl-slo': {
+    kind: 'duration',
+    default: 150,
+    min: 10,
+    max: MINUTE,
+    help: "a batcher's bound on the time between two tokens beside a prefill",
+  },
+} as const satisfies SettingSpecs;
+
+export type PlanSettings = SettingsOf<typeof planSettings>;
+
+export function traceLimits(curves: ServiceCurves): TraceLimits {
+  return { contextTokens: curves.contextTokens, leastPromptTokens: curves.templateTokens + LEAST_CONTENT_TOKENS };
+}
+
+export function simulatedSettings(settings: PlanSettings, curves: ServiceCurves, trace: Trace): SimulatedSettings {
+  return {
+    ...{ maxRunning: settings['max-running'], maxBatchedTokens: settings['max-batched-tokens'], itlSloMs: settings['itl-slo'] },
+    ...{ ttftSloMs: undefined, prefetch: DEFAULT_SIMULATED.prefetch, hasPrefixStore: trace.blockTokens !== undefined },
+    ...{ contextTokens: curves.contextTokens, kvTokens: curves.kvTokens },
+  };
+}
+
+/** Options of a batcher that is to be the simulated one. */
+export function batcherArguments(settings: Pick<PlanSettings, 'max-running' | 'max-batched-tokens' | 'itl-slo'>): string[] {
+  return (['max-running', 'max-batched-tokens', 'itl-slo'] as const).flatMap(name => [`--${name}`, String(settings[name])]);
+}

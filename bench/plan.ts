@@ -1,0 +1,188 @@
+/**
+ * Bench `plan`: the capacity planner against reality: at rates below, at and above the knee that it tells, the same requests at the same times go through
+ * its simulation and through the whole product on this host; what it predicted beside what was.
+ */
+import { simulateFleet } from '../planner/fleet.ts';
+import { type GoodputFigures, GoodputTally, type Objectives } from '../planner/goodput.ts';
+import { findKnee, mostPerBatcher } from '../planner/knee.ts';
+import type { ServiceCurves } from '../planner/service-curves.ts';
+import type { SimulatedSettings } from '../planner/simulated-batcher.ts';
+import type { Scenario } from '../planner/simulation.ts';
+import { TrialRunner } from '../planner/trial-runner.ts';
+import { type BenchRun, bench } from './bench.ts';
+import { wantedCurves } from './host-curves.ts';
+import { type BenchModel, benchModel } from './model.ts';
+import { batcherArguments, planSettings, simulatedSettings, traceLimits } from './plan-settings.ts';
+import { type LoadedRequest, replayLoad } from './replay-load.ts';
+import { replay, warmUp } from './replay-run.ts';
+import type { Bar, Findings, Table } from './report.ts';
+import { scaledTrace } from './scaled-trace.ts';
+import { durationText, type SettingSpecs } from './settings.ts';
+import { startStack } from './stack.ts';
+
+const MINUTE = 60_000;
+/** Of simulated loads while the knee is looked for. */
+const KNEE_REQUESTS = 2_000;
+const KNEE_THREADS = 2;
+/** How far a prediction may be off. */
+const MOST_OFF = 0.15;
+
+const SETTINGS = {
+  ...planSettings,
+  rates: { kind: 'counts', default: [60, 100, 130], min: 1, max: 1_000, help: 'percent of the knee, each of them replayed' },
+  rate: { kind: 'number', default: 0, min: 0, max: 100_000, help: 'requests a second to take for the knee; 0 has it looked for' },
+  duration: { kind: 'duration', default: 2 * MINUTE, min: 1_000, max: 24 * 60 * MINUTE, help: 'how long requests come, at each rate' },
+  drain: { kind: 'duration', default: MINUTE, min: 0, max: 60 * MINUTE, help: 'what is open so long after the last arrival is unfinished' },
+  seed: { kind: 'count', default: 1, min: 0, max: 2 ** 31 - 1, help: 'of the arrivals' },
+} as const satisfies SettingSpecs;
+
+export const planBench = bench({
+  settings: SETTINGS,
+  async run(run) {
+    const { settings, progress } = run;
+    const model = await benchModel(settings, progress);
+    const curves = await wantedCurves(settings, async () => model, run);
+    const knee = settings.rate > 0 ? settings.rate : await kneeRate(run, curves);
+    const rounds: Round[] = [];
+    for (const percent of settings.rates) rounds.push(await oneRate(run, { model, curves, percent, rate: (knee * percent) / 100 }));
+    return findings(settings, { model, curves, knee, rounds });
+  },
+});
+
+type PlanRun = BenchRun<typeof SETTINGS>;
+
+interface Round {
+  percent: number;
+  rate: number;
+  predicted: GoodputFigures;
+  real: GoodputFigures;
+  faults: string[];
+}
+
+async function kneeRate({ settings, progress }: PlanRun, curves: ServiceCurves): Promise<number> {
+  progress('looking for the knee');
+  const { trace } = await scaledTrace(settings, traceLimits(curves));
+  const scenario: Scenario = {
+    ...{ curves, settings: simulatedSettings(settings, curves, trace), trace, arrivals: settings.arrivals },
+    ...{ objectives: objectivesOf(settings), requestCount: KNEE_REQUESTS, seed: settings.seed },
+  };
+  await using runner = new TrialRunner(scenario, KNEE_THREADS);
+  const parts = { run: runner.run.bind(runner), target: settings.attainment / 100 };
+  const { best } = await findKnee(parts, { mostPerBatcher: mostPerBatcher(scenario), batcherCount: 1 });
+  if (best === undefined)
+    throw new Error('there is no knee: even a nearly idle batcher does not keep the objectives; give --rate or wider ones');
+  return best.rate;
+}
+
+async function oneRate(
+  run: PlanRun,
+  { model, curves, percent, rate }: { model: BenchModel; curves: ServiceCurves; percent: number; rate: number },
+): Promise<Round> {
+  const { settings, progress, children } = run;
+  const load = await replayLoad({ ...settings, rate }, model);
+  const { trace } = await scaledTrace(settings, traceLimits(curves));
+  const simulated = { ...simulatedSettings(settings, curves, trace), hasPrefixStore: true };
+  const predicted = predict(load.requests, { settings, curves, simulated });
+  progress(`${percent} percent of the knee: ${load.requests.length} requests at ${rate.toFixed(2)}/s`);
+  const stack = await startStack({ model, threads: settings.threads, batcherArguments: batcherArguments(settings), progress, children });
+  try {
+    await warmUp(stack);
+    const record = await replay(stack, load.requests, { clientsBound: 0, drainMs: settings.drain, progress });
+    const tally = new GoodputTally(objectivesOf(settings));
+    for (const request of record.requests) tally.add(request);
+    tally.gaps.merge(record.gaps.data());
+    return { percent, rate, predicted, real: tally.figures(settings.duration), faults: record.faults };
+  } finally {
+    await stack.close();
+  }
+}
+
+/** The very same requests at the same times, prompts by their real tokens, so that only the model can differ. */
+function predict(
+  requests: readonly LoadedRequest[],
+  { settings, curves, simulated }: { settings: PlanRun['settings']; curves: ServiceCurves; simulated: SimulatedSettings },
+): GoodputFigures {
+  const tally = new GoodputTally(objectivesOf(settings));
+  simulateFleet({
+    ...{ curves, settings: simulated, batcherCount: 1 },
+    requests: requests.map(({ atMs, tokenIds, completionTokens }, index) => ({
+      ...{ id: `r${index}`, arrivedAt: atMs, promptTokenIds: tokenIds, completionTokens },
+    })),
+    windowMs: requests.at(-1)?.atMs ?? 0,
+    drainMs: settings.drain,
+    gaps: tally.gaps,
+    onServed: served => tally.add(served),
+  });
+  return tally.figures(settings.duration);
+}
+
+function objectivesOf(settings: PlanRun['settings']): Objectives {
+  return { ttftMs: settings['ttft-slo'], tpotMs: settings['tpot-slo'] };
+}
+
+interface Outcome {
+  model: BenchModel;
+  curves: ServiceCurves;
+  knee: number;
+  rounds: readonly Round[];
+}
+
+function findings(settings: PlanRun['settings'], { model, curves, knee, rounds }: Outcome): Findings {
+  const { ttftMs, tpotMs } = objectivesOf(settings);
+  return {
+    title: `The planner against a replay of ${settings.trace}: TTFT within ${durationText(ttftMs)} and ${durationText(tpotMs)} per output token, knee at ${knee.toFixed(2)} requests/s`,
+    versions: model.versions,
+    tables: rounds.map(roundTable),
+    figures: { knee, curves, rounds: rounds.map(({ faults, ...round }) => ({ ...round, faultCount: faults.length })) },
+    bars: rounds.flatMap(roundBars),
+    notes: [
+      `service curves of ${curves.measuredAt}`,
+      ...[...new Set(rounds.flatMap(round => round.faults))].slice(0, 5).map(fault => `broken: ${fault.slice(0, 200)}`),
+    ],
+  };
+}
+
+function roundTable({ percent, rate, predicted, real }: Round): Table {
+  const row = (name: string, digits: number, of: (figures: GoodputFigures) => number | undefined) => {
+    const [wanted, was] = [of(predicted), of(real)];
+    const shown = (value: number | undefined) => value?.toFixed(digits) ?? '-';
+    return [name, shown(wanted), shown(was), wanted === undefined || !was ? '-' : (wanted / was).toFixed(2)];
+  };
+  return {
+    title: `${percent} percent of the knee: ${rate.toFixed(2)} requests/s, ${real.requestCount} requests`,
+    columns: ['', 'predicted', 'real', 'ratio'],
+    rows: [
+      row('goodput, requests a second', 3, figures => figures.goodputRequestsPerSecond),
+      row('time to first token, ms: p50', 0, figures => figures.ttftMs?.p50),
+      row('p90', 0, figures => figures.ttftMs?.p90),
+      row('p99', 0, figures => figures.ttftMs?.p99),
+      row('per output token, mean of a request, ms: p50', 1, figures => figures.tpotMs?.p50),
+      row('p99', 1, figures => figures.tpotMs?.p99),
+      row('between two tokens, ms: p50', 1, figures => figures.interTokenMs?.p50),
+      row('p99', 1, figures => figures.interTokenMs?.p99),
+      row('aggregate tokens/s of whole answers', 1, figures => figures.aggregateTokensPerSecond),
+    ],
+  };
+}
+
+function roundBars({ percent, predicted, real }: Round): Bar[] {
+  const off = (of: (figures: GoodputFigures) => number | undefined) =>
+    Math.abs((of(predicted) ?? Number.NaN) / (of(real) ?? Number.NaN) - 1);
+  const bar = (name: string, value: number): Bar => ({
+    name: `${name} at ${percent} percent of the knee, off by`,
+    value,
+    relation: '<=',
+    limit: MOST_OFF,
+  });
+  return [
+    bar(
+      'goodput',
+      off(figures => figures.goodputRequestsPerSecond),
+    ),
+    bar(
+      'p99 TTFT',
+      off(figures => figures.ttftMs?.p99),
+    ),
+    { name: `requests broken at ${percent} percent of the knee`, value: real.counts.broken, relation: '=', limit: 0 },
+  ];
+}
