@@ -31,7 +31,7 @@ export class Generation {
   #lastTokenAt: number | undefined;
   /** The last attempt that recorded a token; 0 when none did. */
   #lastFruitfulAttempt = 0;
-  #wasTried = false;
+  #tryCount = 0;
   #isAccepted = false;
 
   constructor(options: GenerationOptions) {
@@ -73,10 +73,10 @@ export class Generation {
       this.#log.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
       if (event.type === 'accepted') this.#isAccepted = true;
-      if (event.type === 'tried') this.#wasTried = true;
+      if (event.type === 'tried') this.#tryCount++;
       if (event.type === 'delta' && event.tokenIds.length > 0) {
         this.#lastFruitfulAttempt = event.attempt;
-        this.#wasTried = false;
+        this.#tryCount = 0;
       }
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
@@ -87,9 +87,9 @@ export class Generation {
     return this.recipient.attempt - Math.max(1, this.#lastFruitfulAttempt);
   }
 
-  /** An earlier attempt ran it apart from other suspects, and got no further. */
-  get wasTriedAtThisPlace(): boolean {
-    return this.#wasTried;
+  /** Earlier attempts that ran it apart from other suspects, and got no further. */
+  get triesAtThisPlace(): number {
+    return this.#tryCount;
   }
 
   accept(): void {

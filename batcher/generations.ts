@@ -19,6 +19,8 @@ import { RequestRefused } from './scheduler/sequence-request.ts';
 
 /** Times the attempts that a request has at one place, it may outlive batchers while it gets further. */
 const FRUITFUL_DEATHS = 5;
+/** Deaths apart from other suspects that convict: a batcher may end for another reason during one. */
+const CONVICTING_TRIES = 2;
 
 export interface GenerationsOptions {
   scheduler: Scheduler;
@@ -193,14 +195,14 @@ export class Generations {
   }
 
   /**
-   * A request over which batchers die again and again without a token more, the last time apart from others of its kind, is what kills them. One
-   * that gets further each time had bad luck, within reason: it is given up too when it was there at many deaths. Returns whether one more death
-   * would convict it.
+   * A request over which batchers die again and again without a token more, the last two times apart from others of its kind, is what kills them. One
+   * that gets further each time had bad luck, within reason: it is given up too when it was there at many deaths. Returns whether it
+   * is to run apart.
    */
   #checkDeaths({ deathCount }: TakenJob, generation: Generation): boolean {
     const { maxAttempts } = this.#options;
     const deathsHere = Math.min(deathCount, generation.attemptsAtThisPlace);
-    const isGuilty = deathsHere >= maxAttempts && (generation.wasTriedAtThisPlace || maxAttempts === 1);
+    const isGuilty = deathsHere >= maxAttempts && (generation.triesAtThisPlace >= CONVICTING_TRIES || maxAttempts === 1);
     if (isGuilty || deathCount >= maxAttempts * FRUITFUL_DEATHS) {
       throw new ApiError(
         'generation_failed',
