@@ -89,6 +89,17 @@ export type Task = z.infer<typeof Task>;
 export const TASK_KINDS = ['generate', 'embed', 'tokenize', 'detokenize'] as const;
 export type TaskKind = (typeof TASK_KINDS)[number];
 
+/** What an answer must be as a whole, besides being the model's; `param` is the field that asked for it. */
+export const Structure = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('json'), param: z.string() }),
+  z.object({ kind: z.literal('schema'), param: z.string(), schema: z.unknown() }),
+  z.object({ kind: z.literal('regex'), param: z.string(), pattern: z.string() }),
+  z.object({ kind: z.literal('choice'), param: z.string(), choices: z.array(z.string()).min(1) }),
+  /** EBNF. */
+  z.object({ kind: z.literal('grammar'), param: z.string(), grammar: z.string() }),
+]);
+export type Structure = z.infer<typeof Structure>;
+
 /** Prompts of one request that asks for their continuation. */
 export const MAX_PROMPTS = 64;
 /** Prompts of one request, whatever it asks for. */
@@ -112,6 +123,7 @@ export const Job = z.looseObject({
     .optional(),
   sampling: Sampling,
   stopping: Stopping,
+  structure: Structure.optional(),
   /** Number of independent choices of each prompt, which share its prefill. Choice i of prompt p has the index p * choiceCount + i. */
   choiceCount: z.int().min(1).max(MAX_CHOICES),
   /** Tell the prompt too: its text, or its text with the log-probability of each of its tokens (completions only). */

@@ -1,0 +1,30 @@
+/** CompileThread: compiles one structure after the other in a thread of its own; one reply to each message, in order. */
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Structure } from '../../shared/job.ts';
+import type { Automaton } from './automaton.ts';
+import { GrammarError } from './grammar.ts';
+import { type CompileReply, compileStructure } from './grammar-compilation.ts';
+
+const writable = workerData as Uint8Array;
+
+parentPort!.on('message', (structure: Structure) => {
+  const reply = compile(structure);
+  parentPort!.postMessage(reply, 'automaton' in reply ? buffersOf(reply.automaton) : []);
+});
+
+function compile(structure: Structure): CompileReply {
+  try {
+    return { automaton: compileStructure(structure, writable) };
+  } catch (error) {
+    if (error instanceof GrammarError) return { refusal: { message: error.message, where: error.where } };
+    // A stack that does not suffice is the structure's doing.
+    if (error instanceof RangeError) return { refusal: { message: 'it is nested too deep', where: undefined } };
+    throw error;
+  }
+}
+
+/** Handed over, not copied. */
+function buffersOf({ bytes, controlEdges, epsilons, calls, isFinal }: Automaton): ArrayBuffer[] {
+  const arrays = [bytes, controlEdges, epsilons, calls].flatMap(({ start, entries }) => [start, entries]);
+  return [...arrays, isFinal].map(({ buffer }) => buffer as ArrayBuffer);
+}

@@ -1,0 +1,24 @@
+/** StructureGrammar: the grammar of what a request asks its answer to be. */
+import type { Structure } from '../../shared/job.ts';
+import { ebnfGrammar } from './ebnf/ebnf-grammar.ts';
+import { character, type Grammar, oneOfTexts } from './grammar.ts';
+import { ANY_OBJECT, JSON_RULES } from './json/json-text.ts';
+import { graphNode } from './regex/character-graph.ts';
+import { regexGraph } from './regex/regex-graph.ts';
+import { schemaGrammar } from './schema/schema-grammar.ts';
+
+/** Throws GrammarError. */
+export function structureGrammar(structure: Structure): Grammar {
+  switch (structure.kind) {
+    case 'json':
+      return { root: ANY_OBJECT, rules: JSON_RULES };
+    case 'schema':
+      return schemaGrammar(structure.schema);
+    case 'regex':
+      return { root: graphNode(regexGraph(structure.pattern, 'whole'), character), rules: new Map() };
+    case 'choice':
+      return { root: oneOfTexts(structure.choices), rules: new Map() };
+    case 'grammar':
+      return ebnfGrammar(structure.grammar);
+  }
+}
