@@ -39,6 +39,7 @@ import { Room } from './room.ts';
 import type { BatcherSettings } from './settings.ts';
 import { Speculation } from './speculation.ts';
 import { StepRates } from './step-rates.ts';
+import { StructuredOutput } from './structured/structured-output.ts';
 import { Throughput } from './throughput.ts';
 
 /** Expected gain below which drafts are not worth their uncertainty. */
@@ -133,6 +134,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       clock,
       onError: error => log.warn({ error: error.message }, 'prefixes could not be told; they are told again'),
     });
+  const structuredOutput = new StructuredOutput(tokenizer);
   const room = new Room(() => scheduler.waitingCount + generations.arrivingCount < Math.max(1, settings.prefetch));
   const generations: Generations = new Generations({
     scheduler,
@@ -140,6 +142,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
     branchMaker: new BranchMaker(tokenizer, openScratch(shape.vocabSize, kernelPath)),
+    grammarOf: structure => structuredOutput.grammarOf(structure),
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
@@ -276,6 +279,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       await heartbeat.stop();
       redis.disconnect();
       metricsServer?.close();
+      await structuredOutput.close();
       engine.close();
     },
   };

@@ -5,6 +5,7 @@
  */
 import type { FinishReason, TokenLogprob } from '../shared/token-event.ts';
 import type { SampledToken, Sampler } from './sampling/sampler.ts';
+import type { GrammarMatcher } from './structured/grammar-matcher.ts';
 import type { ChoiceText } from './text/choice-text.ts';
 
 export interface ChoiceDelta {
@@ -18,6 +19,8 @@ export interface ChoiceOptions {
   sequenceId: string;
   index: number;
   sampler: Sampler;
+  /** Of an answer that has a structure. */
+  matcher?: GrammarMatcher | undefined;
   text: ChoiceText;
   endTokenIds: ReadonlySet<number>;
   /** 0: nothing is sampled. */
@@ -69,9 +72,21 @@ export class Choice {
 
   /** The token for `position`, from the model's logits of one row. */
   sample(row: Float32Array, position: number): SampledToken {
-    const token = this.#options.sampler.sample(row, position);
+    const { sampler, matcher } = this.#options;
+    const token = sampler.sample(row, position, matcher?.mask());
     this.#accept(token.tokenId);
     return token;
+  }
+
+  /** Makes what the next tokens will be chosen by, while there is time; these drafts may be among them. */
+  prepare(drafts: readonly number[]): void {
+    if (!this.isEnded) this.#options.matcher?.prepare(drafts);
+  }
+
+  /** Of these drafts those that may come: the others would be refused anyhow. */
+  fittingDrafts(drafts: readonly number[]): readonly number[] {
+    const { matcher } = this.#options;
+    return matcher === undefined ? drafts : drafts.slice(0, matcher.fitting(drafts));
   }
 
   /** Time between the last token and the one before; undefined for the first. Asked once a token. */
@@ -117,9 +132,12 @@ export class Choice {
   }
 
   #accept(tokenId: number): void {
-    this.#options.sampler.accept(tokenId);
+    const { sampler, matcher, endTokenIds } = this.#options;
+    sampler.accept(tokenId);
+    matcher?.accept(tokenId);
     this.#tokenIds.push(tokenId);
-    if (this.#options.endTokenIds.has(tokenId)) this.#samplingEnd = 'stop';
+    // A structure that is complete needs no end token.
+    if (endTokenIds.has(tokenId) || matcher?.isComplete) this.#samplingEnd = 'stop';
     else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
   }
 

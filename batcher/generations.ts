@@ -3,7 +3,7 @@
  * the prompt into tokens, hands it to the scheduler, and answers each way out: finished, refused, cancelled, fenced, failed.
  */
 import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
-import { Job, type Prompt, promptsOf } from '../shared/job.ts';
+import { Job, type Prompt, promptsOf, type Structure } from '../shared/job.ts';
 import type { TokenEvent } from '../shared/token-event.ts';
 import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
@@ -16,6 +16,7 @@ import { Quarantine } from './quarantine.ts';
 import type { TakenJob } from './queue-worker.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
+import type { CompiledGrammar } from './structured/compiled-grammar.ts';
 
 /** Times the attempts that a request has at one place, it may outlive batchers while it gets further. */
 const FRUITFUL_DEATHS = 5;
@@ -29,6 +30,8 @@ export interface GenerationsOptions {
   /** Rendered and tokenized. Throws ApiError for what the model's template refuses. */
   encodePrompt(prompt: Prompt): readonly number[];
   branchMaker: BranchMaker;
+  /** Throws ApiError for a structure that cannot be held to. */
+  grammarOf(structure: Structure): Promise<CompiledGrammar>;
   /** Whose text the KV store comes to hold. */
   prefixes?: Pick<HeldPrefixes, 'open' | 'close'> | undefined;
   contextTokens: number;
@@ -156,7 +159,8 @@ export class Generations {
     let refusal: ApiError | undefined;
     try {
       const prompts = promptsOf(job).map(prompt => ({ prompt, tokenIds: this.#options.encodePrompt(prompt) }));
-      generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, prompts));
+      const grammar = job.structure && (await this.#options.grammarOf(job.structure));
+      generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, { prompts, grammar }));
     } catch (error) {
       refusal = toApiError(error);
     }

@@ -117,6 +117,8 @@ export class Loop {
     try {
       const running = this.#parts.engine.prefill(chunk);
       this.#tell();
+      if (chunk.sample)
+        for (const sequenceId of chunk.choiceIds) this.#prepare(sequenceId, chunk.purpose === 'verify' ? chunk.tokenIds.slice(1) : []);
       const logits = await running;
       const ms = this.#engineTime(startedAt);
       if (chunk.purpose === 'verify') {
@@ -163,6 +165,7 @@ export class Loop {
         minRows: isReproducible ? this.#parts.reproducibleRows : 1,
       });
       this.#tell();
+      for (const { sequenceId, sample } of entries) if (sample) this.#prepare(sequenceId, []);
       const logits = await running;
       const ms = this.#engineTime(startedAt);
       this.#streamsMs += ms;
@@ -180,6 +183,12 @@ export class Loop {
         error as Error,
       );
     }
+  }
+
+  /** Masks of structured answers are made while the engine runs, before its logits are there. */
+  #prepare(sequenceId: string, drafts: readonly number[]): void {
+    const found = this.#parts.find(sequenceId);
+    if (found !== undefined && !found.generation.isOver) found.choice.prepare(drafts);
   }
 
   #engineTime(startedAt: number): number {
@@ -241,7 +250,8 @@ export class Loop {
       if (found === undefined || !scheduler.mayTakeDrafts(sequenceId)) continue;
       const tokenIds = () => [...found.branch.promptTokenIds, ...found.choice.generatedTokenIds];
       const drafts = speculation.draftsFor({ id: sequenceId, tokenIds }, open.length);
-      if (drafts.length > 0) scheduler.proposeDrafts(sequenceId, drafts);
+      const fitting = found.choice.fittingDrafts(drafts);
+      if (fitting.length > 0) scheduler.proposeDrafts(sequenceId, fitting);
     }
   }
 

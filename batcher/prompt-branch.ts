@@ -10,6 +10,8 @@ import { PromptEcho } from './prompt-echo.ts';
 import { PromptScorer } from './sampling/prompt-scorer.ts';
 import { Sampler } from './sampling/sampler.ts';
 import type { SamplingScratch } from './sampling/sampling-scratch.ts';
+import type { CompiledGrammar } from './structured/compiled-grammar.ts';
+import { GrammarMatcher } from './structured/grammar-matcher.ts';
 import { ChoiceText } from './text/choice-text.ts';
 import { promptTokenBytes } from './text/prompt-text.ts';
 
@@ -61,8 +63,12 @@ export class BranchMaker {
     this.#endTokenIds = new Set(tokenizer.endTokenIds);
   }
 
-  /** Throws ApiError for sampling parameters that this model cannot follow. */
-  branchesOf(job: Job, scheduleId: string, prompts: readonly EncodedPrompt[]): PromptBranch[] {
+  /** `grammar` is that of the answer's structure. Throws ApiError for sampling parameters that this model cannot follow. */
+  branchesOf(
+    job: Job,
+    scheduleId: string,
+    { prompts, grammar }: { prompts: readonly EncodedPrompt[]; grammar?: CompiledGrammar | undefined },
+  ): PromptBranch[] {
     return prompts.map(({ prompt, tokenIds }, index) => {
       const branchId = index === 0 ? scheduleId : `${scheduleId}/${index}`;
       return new PromptBranch({
@@ -70,13 +76,16 @@ export class BranchMaker {
         scheduleId: branchId,
         prompt,
         promptTokenIds: tokenIds,
-        choices: this.#choicesOf(job, { branchId, tokenIds, index }),
+        choices: this.#choicesOf(job, { branchId, tokenIds, index, grammar }),
         echo: job.echo === undefined ? undefined : this.#echoOf(job, { prompt, tokenIds }),
       });
     });
   }
 
-  #choicesOf(job: Job, of: { branchId: string; tokenIds: readonly number[]; index: number }): Choice[] {
+  #choicesOf(
+    job: Job,
+    of: { branchId: string; tokenIds: readonly number[]; index: number; grammar: CompiledGrammar | undefined },
+  ): Choice[] {
     const { sampling, stopping } = job;
     // Equal prompts of one request are to have different answers, unless it is told from what they are drawn.
     const seed = sampling.seed ?? seedOf(of.index === 0 ? job.id : `${job.id}/${of.index}`);
@@ -88,6 +97,7 @@ export class BranchMaker {
           { sampling, stopping, endTokenIds: [...this.#endTokenIds], promptTokenIds: of.tokenIds, seed, choice },
           this.#scratch,
         ),
+        matcher: of.grammar && new GrammarMatcher(of.grammar),
         text: new ChoiceText({
           tokenBytes: id => this.#tokenizer.tokenBytes(id),
           spelled: id => this.#tokenizer.tokenBytes(id, 'spelled'),

@@ -8,6 +8,7 @@
 import { ApiError } from '../../shared/errors.ts';
 import type { Sampling, Stopping } from '../../shared/job.ts';
 import { TokenCounts } from './token-counts.ts';
+import { allowsOnly, copyAllowed, type TokenMask } from './token-mask.ts';
 
 export interface LogitEditSource {
   sampling: Sampling;
@@ -59,28 +60,23 @@ export class LogitEdits {
   }
 
   /** Whether the logits of the next token differ from the model's. */
-  isNeeded(mask: Uint32Array | undefined): boolean {
+  isNeeded(mask: TokenMask | undefined): boolean {
     return mask !== undefined || this.#changesValues || this.#barsEnd;
   }
 
   /**
-   * Writes the edited logits of `row` to `edited`. `mask` has bit (id % 32) of word floor(id / 32) set for each token that is allowed.
+   * Writes the edited logits of `row` to `edited`.
    * Where the mask allows nothing but end tokens, they may be chosen: structure goes before length.
    */
-  apply(row: Float32Array, mask: Uint32Array | undefined, edited: Float32Array): void {
+  apply(row: Float32Array, mask: TokenMask | undefined, edited: Float32Array): void {
     if (mask === undefined) {
       edited.set(row);
     } else {
       copyAllowed(row, mask, edited);
     }
     if (this.#changesValues) this.#editValues(edited);
-    if (!this.#barsEnd) return;
-    const kept = this.#endTokenIds.map(id => edited[id]!);
+    if (!this.#barsEnd || (mask !== undefined && allowsOnly(mask, this.#endTokenIds))) return;
     for (const id of this.#endTokenIds) edited[id] = -Infinity;
-    if (mask === undefined || edited.some(logit => logit > -Infinity)) return;
-    this.#endTokenIds.forEach((id, i) => {
-      edited[id] = kept[i]!;
-    });
   }
 
   get #barsEnd(): boolean {
@@ -102,21 +98,5 @@ export class LogitEdits {
     }
     const { ids, counts } = this.#generated;
     for (let i = 0; i < ids.length; i++) edited[ids[i]!]! -= counts[i]! * this.#frequency + this.#presence;
-  }
-}
-
-/** `row` where `mask` allows, -Infinity elsewhere. A mask of few bits, the usual one, costs hardly more than the fill. */
-function copyAllowed(row: Float32Array, mask: Uint32Array, edited: Float32Array): void {
-  edited.fill(-Infinity);
-  const words = Math.min(mask.length, Math.ceil(row.length / 32));
-  for (let word = 0; word < words; word++) {
-    let bits = mask[word]!;
-    const first = word * 32;
-    while (bits !== 0) {
-      const bit = 31 - Math.clz32(bits & -bits);
-      const id = first + bit;
-      if (id < row.length) edited[id] = row[id]!;
-      bits &= bits - 1;
-    }
   }
 }

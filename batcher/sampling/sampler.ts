@@ -12,6 +12,7 @@ import { type LogitEditSource, LogitEdits } from './logit-edits.ts';
 import type { LogitRow } from './logit-row.ts';
 import { rowLogprobs, type SampledLogprob } from './row-logprobs.ts';
 import type { SamplingScratch } from './sampling-scratch.ts';
+import { onlyToken, type TokenMask } from './token-mask.ts';
 
 /** Below this temperature every other token's weight is 0 unless the logits are equal: greedy. */
 const GREEDY_BELOW = 1e-5;
@@ -55,12 +56,14 @@ export class Sampler {
   }
 
   /**
-   * The token for `position`, from the model's logits of one row [vocabSize], which are only read. `mask`, if given, has bit (id % 32) of word
-   * floor(id / 32) set for each allowed token. The same arguments after the same accepted tokens give the same token.
+   * The token for `position`, from the model's logits of one row [vocabSize], which are only read; one that `mask` allows, where there is a mask.
+   * The same arguments after the same accepted tokens give the same token.
    * Throws ApiError `generation_failed` where no token is left: logits without a number, or a mask that allows nothing.
    */
-  sample(row: Float32Array, position: number, mask?: Uint32Array): SampledToken {
+  sample(row: Float32Array, position: number, mask?: TokenMask): SampledToken {
     if (row.length !== this.#scratch.vocabSize) throw new RangeError(`A row has ${row.length} logits, not ${this.#scratch.vocabSize}.`);
+    const only = mask && onlyToken(mask);
+    if (only !== undefined && this.#topLogprobs === undefined && Number.isFinite(row[only])) return { tokenId: only };
     const { model, edited } = this.#scratch;
     const isEdited = this.#edits.isNeeded(mask);
     if (isEdited) {

@@ -13,6 +13,9 @@ import { Scheduler } from '../../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../../batcher/scheduler/scheduler-settings.ts';
 import { Speculation } from '../../batcher/speculation.ts';
 import { StepRates } from '../../batcher/step-rates.ts';
+import { GrammarCache } from '../../batcher/structured/grammar-cache.ts';
+import { compileStructure } from '../../batcher/structured/grammar-compilation.ts';
+import { SpelledVocabulary } from '../../batcher/structured/spelled-vocabulary.ts';
 import type { Job } from '../../shared/job.ts';
 import type { TokenEvent } from '../../shared/token-event.ts';
 import { FakeEngine, type FakeEngineOptions } from './fake-engine.ts';
@@ -84,6 +87,13 @@ export class Rig {
       onSettled: generation => this.generations.settled(generation),
       onError: error => this.errors.push(error),
     });
+    const vocabulary = new SpelledVocabulary({ vocabSize, endTokenIds: [END_TOKEN], tokenBytes: letterOf });
+    const grammars = new GrammarCache({
+      vocabulary,
+      compile: async structure => compileStructure(structure, vocabulary.writable),
+      maxCount: 16,
+      maxBytes: 2 ** 24,
+    });
     this.generations = new Generations({
       scheduler: this.scheduler,
       outbox,
@@ -93,6 +103,7 @@ export class Rig {
           ? prompt.tokenIds
           : [...new TextEncoder().encode(JSON.stringify(prompt))].map(byte => 1 + (byte % (vocabSize - 1))),
       branchMaker: new BranchMaker({ endTokenIds: [END_TOKEN], tokenBytes: letterOf }, new SamplingScratch(vocabSize)),
+      grammarOf: structure => grammars.grammarOf(structure),
       prefixes: this.held,
       contextTokens,
       maxAttempts: 3,

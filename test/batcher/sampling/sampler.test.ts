@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { CounterRandom } from '../../../batcher/sampling/counter-random.ts';
 import { Sampler, type SamplerSource } from '../../../batcher/sampling/sampler.ts';
 import { SamplingScratch } from '../../../batcher/sampling/sampling-scratch.ts';
+import type { TokenMask } from '../../../batcher/sampling/token-mask.ts';
 import type { Sampling } from '../../../shared/job.ts';
 import { type ReferenceRequest, referenceProbabilities } from './reference-sampling.ts';
 
@@ -127,7 +128,7 @@ describe('reproducible (cases 13, 14)', () => {
   test('the row is only read', () => {
     const row = noise(500, 3);
     const copy = row.slice();
-    const mask = new Uint32Array(16).fill(0xffffffff);
+    const mask = { words: new Uint32Array(16).fill(0xffffffff), count: 500 };
     const one = sampler(
       { temperature: 1, logitBias: { '3': 5 }, repetitionPenalty: 2, topP: 0.5, topLogprobs: 5 },
       { vocabSize: 500, promptTokenIds: [1] },
@@ -198,17 +199,33 @@ describe('edits of the logits', () => {
 
   test('a mask allows what its bits say; an end token that alone is allowed beats min_tokens', () => {
     const one = sampler({ temperature: 0 }, { endTokenIds: [5], stopping: { minTokens: 9 } });
-    expect(one.sample(logits, 0, Uint32Array.of(0b0100_0010)).tokenId).toBe(1);
-    expect(one.sample(logits, 0, Uint32Array.of(0b0110_0000)).tokenId).toBe(6);
-    expect(one.sample(logits, 0, Uint32Array.of(0b0010_0000)).tokenId).toBe(5);
-    expect(() => one.sample(logits, 0, Uint32Array.of(0))).toThrow(expect.objectContaining({ code: 'generation_failed' }));
+    expect(one.sample(logits, 0, maskOf(0b0100_0010)).tokenId).toBe(1);
+    expect(one.sample(logits, 0, maskOf(0b0110_0000)).tokenId).toBe(6);
+    expect(one.sample(logits, 0, maskOf(0b0010_0000)).tokenId).toBe(5);
+    expect(() => one.sample(logits, 0, maskOf(0))).toThrow(expect.objectContaining({ code: 'generation_failed' }));
+  });
+
+  test('a mask of most of the vocabulary: what it leaves out is never drawn, however likely', () => {
+    const size = 1000;
+    const banned = [0, 31, 32, 500, 998];
+    const words = new Uint32Array(Math.ceil(size / 32)).fill(0xffffffff);
+    const row = noise(size, 4);
+    for (const id of banned) {
+      words[id >> 5]! &= ~(1 << (id & 31));
+      row[id] = 20;
+    }
+    const mask = { words, count: size - banned.length };
+    const one = sampler({ temperature: 2 }, { vocabSize: size, endTokenIds: [] });
+    for (let position = 0; position < 300; position++) expect(banned).not.toContain(one.sample(row, position, mask).tokenId);
+    expect(sampler({ temperature: 0 }, { vocabSize: size }).sample(row, 0, mask).tokenId).toBe(argmaxOf(row, banned));
   });
 
   test('a mask over many words, with random draws: nothing else is ever drawn', () => {
     const size = 1000;
-    const mask = new Uint32Array(Math.ceil(size / 32));
     const ids = [0, 31, 32, 500, 999];
-    for (const id of ids) mask[id >> 5]! |= 1 << (id & 31);
+    const words = new Uint32Array(Math.ceil(size / 32));
+    for (const id of ids) words[id >> 5]! |= 1 << (id & 31);
+    const mask = { words, count: ids.length };
     for (const sampling of [
       { temperature: 2 },
       { temperature: 2, topK: 100 },
@@ -261,7 +278,7 @@ describe('a broken row', () => {
 
   test('an infinite logit that a mask leaves out is an error where log-probabilities are asked for', () => {
     const logits = Float32Array.from([Infinity, 1, 0, 0, 0, 0, 0, 0]);
-    const mask = Uint32Array.of(0xfe);
+    const mask = maskOf(0xfe);
     expect(sampler({ temperature: 0 }).sample(logits, 0, mask).tokenId).toBe(1);
     expect(() => sampler({ temperature: 0, topLogprobs: 1 }).sample(logits, 0, mask)).toThrow(
       expect.objectContaining({ code: 'generation_failed' }),
@@ -279,3 +296,12 @@ describe('a broken row', () => {
     expect(sampler({ temperature: 0 }).sample(logits, 0).tokenId).toBe(1);
   });
 });
+
+/** The first 32 tokens. */
+function maskOf(bits: number): TokenMask {
+  return { words: Uint32Array.of(bits), count: bits.toString(2).replaceAll('0', '').length };
+}
+
+function argmaxOf(row: Float32Array, banned: readonly number[]): number {
+  return [...row.keys()].filter(id => !banned.includes(id)).reduce((best, id) => (row[id]! > row[best]! ? id : best));
+}
