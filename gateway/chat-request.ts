@@ -18,16 +18,17 @@ import {
 } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
+import { checkStructure, GUIDED_FIELDS, ResponseFormat, structureOf } from './structure-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
 export interface ChatRequest {
-  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
+  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass'>;
   isStreamed: boolean;
   includeUsage: boolean;
   hasRunningUsage: boolean;
   /** No tokenizer and template of ours makes more prompt tokens of this conversation. */
   promptTokensBound: number;
-  /** A batcher may refuse it for what it asks of the vocabulary or of the template: no reply may begin before it has been accepted. */
+  /** A batcher may refuse it for what it asks of the vocabulary, of the template or of the answer's form: no reply may begin before it has been accepted. */
   isPromptUncertain: boolean;
 }
 
@@ -108,6 +109,8 @@ export const Message = z.discriminatedUnion('role', [InstructionMessage, UserMes
 export const ChatBody = z
   .looseObject({
     ...GENERATION_FIELDS,
+    ...GUIDED_FIELDS,
+    response_format: ResponseFormat,
     messages: z
       .array(Message)
       .min(1)
@@ -127,7 +130,6 @@ export const ChatBody = z
     tool_choice: z.unknown().optional().describe('Only `none` and `auto`.'),
     functions: unsupported('functions'),
     function_call: unsupported('function_call'),
-    response_format: z.looseObject({ type: z.string() }).nullish().describe('Only the type `text`.'),
     modalities: z.array(z.string()).nullish().describe('Only `text`.'),
     audio: unsupported('audio'),
     web_search_options: unsupported('web_search_options'),
@@ -138,13 +140,7 @@ export const ChatBody = z
     if (body.tool_choice && body.tool_choice !== 'none' && body.tool_choice !== 'auto') {
       complain('tool_choice', "'tool_choice' is not supported.", 'unsupported_parameter');
     }
-    if (typeof body.response_format?.type === 'string' && body.response_format.type !== 'text') {
-      complain(
-        'response_format',
-        `A 'response_format' of type '${body.response_format.type.slice(0, 64)}' is not supported.`,
-        'unsupported_parameter',
-      );
-    }
+    checkStructure(body, complain);
     if (body.modalities?.some(modality => modality !== 'text')) {
       complain('modalities', "Only the modality 'text' is supported.", 'unsupported_parameter');
     }
@@ -169,6 +165,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
       prompt: { kind: 'chat', messages: request.messages },
       sampling: samplingOf(request, request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
       stopping: stoppingOf(request, maxTokensOf(request)),
+      ...given('structure', structureOf(request)),
       choiceCount: request.n ?? 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
@@ -176,7 +173,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
     promptTokensBound: promptTokensBound(request.messages),
-    isPromptUncertain: Boolean(request.logit_bias) || !isPlainTalk(request.messages),
+    isPromptUncertain: Boolean(request.logit_bias) || structureOf(request) !== undefined || !isPlainTalk(request.messages),
   };
 }
 

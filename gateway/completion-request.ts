@@ -8,10 +8,11 @@ import { checkGeneration, complainTo, GENERATION_FIELDS, given, samplingOf, serv
 import type { JsonObject } from './json-body.ts';
 import { promptForms, promptsSchema, textPrompt } from './prompt-forms.ts';
 import { custom, refusal } from './refusal.ts';
+import { checkStructure, GUIDED_FIELDS, ResponseFormat, structureOf } from './structure-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
 export interface CompletionRequest {
-  job: Pick<Job, 'model' | 'prompt' | 'morePrompts' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass' | 'echo'>;
+  job: Pick<Job, 'model' | 'prompt' | 'morePrompts' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass' | 'echo'>;
   isStreamed: boolean;
   includeUsage: boolean;
   /** Of the job's choices of each prompt the client gets the best so many. */
@@ -19,7 +20,7 @@ export interface CompletionRequest {
   wantsLogprobs: boolean;
   /** No tokenizer of ours makes more prompt tokens of all prompts together. */
   promptTokensBound: number;
-  /** Only a batcher can tell whether the model takes it, its length aside: it names token ids, or its prompt is empty. */
+  /** Only a batcher can tell whether the model takes it, its length aside: it names token ids or a form of the answer, or its prompt is empty. */
   isPromptUncertain: boolean;
 }
 
@@ -37,6 +38,8 @@ const Prompts = promptsSchema({ field: 'prompt', most: MAX_PROMPTS, what: 'promp
 export const CompletionBody = z
   .looseObject({
     ...GENERATION_FIELDS,
+    ...GUIDED_FIELDS,
+    response_format: ResponseFormat,
     prompt: Prompts,
     max_tokens: z.int().min(0).nullish().describe('16 when absent; 0 only together with `echo`.'),
     best_of: z.int().min(1).max(MAX_CHOICES).nullish().describe('So many are generated, and the `n` likeliest returned.'),
@@ -66,6 +69,7 @@ export const CompletionBody = z
         `${body.prompt.length} prompts with ${choiceCount} choices each are more than the ${MAX_TOTAL_CHOICES} choices of one request.`,
       );
     }
+    checkStructure(body, complain);
     checkGeneration(body, maxTokens, complain);
   });
 
@@ -88,6 +92,7 @@ export function parseCompletionRequest(body: JsonObject): CompletionRequest {
       ...given('morePrompts', morePrompts.length > 0 ? morePrompts : undefined),
       sampling: samplingOf(request, topLogprobs),
       stopping: stoppingOf(request, request.max_tokens ?? DEFAULT_MAX_TOKENS),
+      ...given('structure', structureOf(request)),
       choiceCount,
       serviceClass: serviceClassOf(request.service_tier),
       ...given('echo', request.echo === true ? (wantsLogprobs ? ('scored' as const) : ('text' as const)) : undefined),
@@ -97,7 +102,10 @@ export function parseCompletionRequest(body: JsonObject): CompletionRequest {
     keptCount,
     wantsLogprobs,
     promptTokensBound: request.prompt.reduce((sum, one) => sum + tokensBound(one), 0),
-    isPromptUncertain: Boolean(request.logit_bias) || request.prompt.some(one => one.kind !== 'text' || one.text === ''),
+    isPromptUncertain:
+      Boolean(request.logit_bias) ||
+      structureOf(request) !== undefined ||
+      request.prompt.some(one => one.kind !== 'text' || one.text === ''),
   };
 }
 

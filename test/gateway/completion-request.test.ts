@@ -11,6 +11,7 @@ const FIELDS = [
   ...['model', 'prompt', 'suffix', 'echo', 'best_of', 'n', 'logprobs', 'max_tokens', 'min_tokens', 'stop', 'stream', 'stream_options'],
   ...['temperature', 'top_p', 'top_k', 'min_p', 'typical_p', 'repetition_penalty', 'presence_penalty', 'frequency_penalty'],
   ...['logit_bias', 'seed', 'ignore_eos', 'service_tier', 'user', '__proto__'],
+  ...['response_format', 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'],
 ];
 
 function attempt(body: JsonObject): void {
