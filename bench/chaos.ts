@@ -212,7 +212,8 @@ const EXTRAS: readonly Record<string, unknown>[] = [
   { stop: [' the', 'zzz'], ignore_eos: false },
   { logprobs: true, top_logprobs: 2 },
   { messages: [{ role: 'user', content: 'Write a line of many emojis, then the word for water in Japanese, Arabic and Greek.' }] },
-  {},
+  // Whoever takes the answer up finds its place in the structure by the tokens alone.
+  { guided_regex: '(?:[A-Z][a-z]{1,8}: "[^"\\n]{4,12}"(?:, |; )){3,9}end', ignore_eos: false },
 ];
 
 async function connectionCount(stack: Stack): Promise<number> {

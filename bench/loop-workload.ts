@@ -26,7 +26,8 @@ import { Scheduler } from '../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../batcher/scheduler/scheduler-settings.ts';
 import { Speculation } from '../batcher/speculation.ts';
 import { StepRates } from '../batcher/step-rates.ts';
-import type { Job, Sampling } from '../shared/job.ts';
+import { StructuredOutput } from '../batcher/structured/structured-output.ts';
+import type { Job, Sampling, Structure } from '../shared/job.ts';
 import { JOB_VERSION } from '../shared/job.ts';
 import { passage, readText } from './passages.ts';
 
@@ -37,6 +38,8 @@ export interface LoopPlan {
   batch: number;
   promptWords: number;
   sampling: SamplingMix;
+  /** That every answer is to have; long enough to go on for all steps. */
+  structure?: Structure;
   /** Steps of the whole batch that count. */
   stepCount: number;
 }
@@ -52,11 +55,12 @@ export interface LoopTimes {
 }
 
 const WARM_UP_STEPS = 8;
-export type SamplingMix = 'greedy' | 'mixed';
+export type SamplingMix = 'greedy' | 'temperature' | 'mixed';
 
 /** Row by row in turn; the dear kinds are in the mix, as clients ask for them. */
 const SAMPLING: Record<SamplingMix, readonly Sampling[]> = {
   greedy: [{ temperature: 0 }],
+  temperature: [{ temperature: 1 }],
   mixed: [
     { temperature: 0 },
     { temperature: 0.8, topP: 0.95 },
@@ -125,12 +129,14 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     onSettled: generation => generations.settled(generation),
     onError: failure.reject,
   });
+  const structuredOutput = new StructuredOutput(tokenizer);
   const generations: Generations = new Generations({
     scheduler,
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
     branchMaker: new BranchMaker(tokenizer, openScratch(model.manifest.shape.vocabSize, model.kernelPath)),
+    grammarOf: structure => structuredOutput.grammarOf(structure),
     contextTokens,
     maxAttempts: 1,
     reproducible: true,
@@ -176,6 +182,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   await Promise.race([running, failure.promise]);
   await publisher.idle();
   redis.disconnect();
+  await structuredOutput.close();
   engine.close();
   return times;
 }
@@ -197,6 +204,7 @@ function jobOf(index: number, { plan, content, model }: { plan: LoopPlan; conten
     prompt: { kind: 'chat', messages: [{ role: 'user', content }] },
     sampling: kinds[index % kinds.length]!,
     stopping: { maxTokens: tokensNeeded(plan), ignoreEos: true },
+    ...(plan.structure && { structure: plan.structure }),
     choiceCount: 1,
     serviceClass: 'default',
     submittedAt: Date.now(),

@@ -59,6 +59,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'time of a step outside onnxruntime',
     load: async () => (await import('./step-cost.ts')).stepCostBench,
   },
+  structured: {
+    summary: 'structured answers: what they cost a step, and whether a hundred schemas are held to',
+    load: async () => (await import('./structured.ts')).structuredBench,
+  },
   chaos: {
     summary: 'random faults under load: no answer is lost, altered or given twice',
     load: async () => (await import('./chaos.ts')).chaosBench,

@@ -2,14 +2,10 @@
  * Bench `step-cost`: what a decode step of the batcher costs beside the engine's own run: sampling, scheduling, text and events. The real loop decodes
  * full batches with mixed sampling, its events going to a real Redis; each of its steps is compared with the same engine run alone, a moment later.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { ensureRedisBinary } from '../scripts/supervisor/redis-binary.ts';
-import { startRedisServer } from '../scripts/supervisor/redis-server.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import type { LoopPlan, LoopTimes, SamplingMix } from './loop-workload.ts';
+import { runLoops } from './loop-runs.ts';
+import type { LoopTimes, SamplingMix } from './loop-workload.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
@@ -56,40 +52,20 @@ interface Row {
 }
 
 async function measure({ settings, progress, children }: StepCostRun, model: BenchModel): Promise<Row[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
-  const redis = await startRedisServer({
-    binary: await ensureRedisBinary(progress),
-    folder,
-    onCrash: report => progress(`redis ended (${report.how})`),
-  });
-  let closing: Promise<void> | undefined;
-  const close = () => {
-    closing ??= redis.child.stop().then(() => rm(folder, { recursive: true, force: true }));
-    return closing;
-  };
-  children.adopt(close);
-  try {
-    const program = new URL('./loop-workload.ts', import.meta.url).pathname;
-    const rows: Row[] = [];
-    for (const [batch, sampling] of settings.batches.flatMap(batch => MIXES.map(mix => [batch, mix] as const))) {
-      progress(`batch ${batch}, ${sampling}: ${settings.steps} steps`);
-      const plan: LoopPlan = {
-        modelDirectory: model.directory,
-        engine: { ...engineOptions(model, { threads: settings.threads, rowCount: batch }), storeBlocks: STORE_BLOCKS },
-        batch,
-        sampling,
-        promptWords: settings['prompt-words'],
-        stepCount: settings.steps,
-      };
-      const { stdout } = await children.run(process.execPath, [program, JSON.stringify(plan)], {
-        env: { ...process.env, REDIS_URL: redis.url },
-      });
-      rows.push(rowOf({ batch, sampling }, JSON.parse(stdout) as LoopTimes));
-    }
-    return rows;
-  } finally {
-    await close();
-  }
+  const kinds = settings.batches.flatMap(batch => MIXES.map(sampling => ({ batch, sampling })));
+  const runs = kinds.map(({ batch, sampling }) => ({
+    name: `batch ${batch}, ${sampling}: ${settings.steps} steps`,
+    plan: {
+      modelDirectory: model.directory,
+      engine: { ...engineOptions(model, { threads: settings.threads, rowCount: batch }), storeBlocks: STORE_BLOCKS },
+      batch,
+      sampling,
+      promptWords: settings['prompt-words'],
+      stepCount: settings.steps,
+    },
+  }));
+  const times = await runLoops(runs, { progress, children });
+  return kinds.map((kind, index) => rowOf(kind, times[index]!));
 }
 
 export function rowOf(of: Pick<Row, 'batch' | 'sampling'>, times: LoopTimes): Row {

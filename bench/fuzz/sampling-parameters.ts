@@ -1,6 +1,7 @@
 /** SamplingParameters: parameters at their edges over logits at theirs; what comes out is a token of the vocabulary that may be chosen, or an error in words. */
 import { Sampler } from '../../batcher/sampling/sampler.ts';
 import { SamplingScratch } from '../../batcher/sampling/sampling-scratch.ts';
+import type { TokenMask } from '../../batcher/sampling/token-mask.ts';
 import { ApiError } from '../../shared/errors.ts';
 import { Sampling } from '../../shared/job.ts';
 import type { Dice } from './dice.ts';
@@ -20,9 +21,7 @@ export const samplingParameters: PartSurface = {
         const { vocabSize } = scratch;
         const sampling = Sampling.parse(parameters(dice, vocabSize));
         const row = logits(dice, vocabSize);
-        const mask = dice.chance(0.3)
-          ? Uint32Array.from({ length: Math.ceil(vocabSize / 32) }, () => dice.pick([0, 0xffffffff, dice.below(2 ** 32)]))
-          : undefined;
+        const mask = dice.chance(0.3) ? randomMask(dice, vocabSize) : undefined;
         let errors = 0;
         try {
           const seed = dice.pick([0, -1, 2 ** 53 - 1, -(2 ** 53 - 1), dice.below(2 ** 32)]);
@@ -31,7 +30,8 @@ export const samplingParameters: PartSurface = {
             const { tokenId, logprob } = sampler.sample(row, position, mask);
             if (!Number.isInteger(tokenId) || tokenId < 0 || tokenId >= vocabSize) throw new Error(`token ${tokenId} of ${vocabSize}`);
             if (Number.isNaN(row[tokenId])) throw new Error('a token was chosen whose logit is no number');
-            if (mask !== undefined && ((mask[tokenId >>> 5]! >>> (tokenId & 31)) & 1) === 0) throw new Error('a masked token was chosen');
+            if (mask !== undefined && ((mask.words[tokenId >>> 5]! >>> (tokenId & 31)) & 1) === 0)
+              throw new Error('a masked token was chosen');
             // Absent from JSON is what is no number, and a client's library cannot read it.
             if (logprob !== undefined && !(logprob.logprob <= 1e-6)) throw new Error(`log-probability ${logprob.logprob}`);
             sampler.accept(tokenId);
@@ -45,6 +45,13 @@ export const samplingParameters: PartSurface = {
     };
   },
 };
+
+function randomMask(dice: Dice, vocabSize: number): TokenMask {
+  const words = Uint32Array.from({ length: Math.ceil(vocabSize / 32) }, () => dice.pick([0, 0xffffffff, dice.below(2 ** 32)]));
+  let count = 0;
+  for (let id = 0; id < vocabSize; id++) count += (words[id >>> 5]! >>> (id & 31)) & 1;
+  return { words, count };
+}
 
 function parameters(dice: Dice, vocabSize: number): Record<string, unknown> {
   const maybe = (name: string, values: readonly unknown[]) => (dice.chance(0.4) ? { [name]: dice.pick(values) } : {});

@@ -1,0 +1,194 @@
+/**
+ * Bench `structured`: what holding answers to a structure costs a decode step, beside the same steps of free answers, and the time until a structure
+ * can be followed; then the hundred schemas at temperature 1, each answer checked by ajv.
+ */
+import { type BenchRun, bench } from './bench.ts';
+import { commonSettings } from './common-settings.ts';
+import { runLoops } from './loop-runs.ts';
+import type { LoopTimes } from './loop-workload.ts';
+import { type BenchModel, benchModel, engineOptions } from './model.ts';
+import type { Bar, Findings } from './report.ts';
+import type { SettingSpecs } from './settings.ts';
+import { percentile } from './spread.ts';
+import { startStack } from './stack.ts';
+import { type CompileTime, compileTimes } from './structured/compile-times.ts';
+import { loadSchemas, runSchemas, type SchemaOutcome } from './structured/schema-run.ts';
+
+/** Of a step at this batch. */
+const COST_BAR = 0.1;
+const COST_BATCH = 8;
+const STORE_BLOCKS = 8192;
+const CONCURRENCY = 32;
+
+const SETTINGS = {
+  ...commonSettings,
+  batches: { kind: 'counts', default: [COST_BATCH, 32], min: 2, max: 256, help: 'sequences decoded together' },
+  steps: { kind: 'count', default: 200, min: 10, max: 4096, help: 'steps of each batch that count' },
+  seeds: { kind: 'count', default: 5, min: 0, max: 100, help: 'answers to each of the hundred schemas; 0 leaves them out' },
+} as const satisfies SettingSpecs;
+
+export const structuredBench = bench({
+  settings: SETTINGS,
+  async run(run) {
+    const model = await benchModel(run.settings, run.progress);
+    const costs = await measureCosts(run, model);
+    run.progress('time until a schema can be followed');
+    const compilation = await compileTimes(model.directory);
+    const outcomes = run.settings.seeds === 0 ? [] : await runHundred(run, model);
+    return findings(model, { costs, compilation, outcomes });
+  },
+});
+
+type StructuredRun = BenchRun<typeof SETTINGS>;
+
+/**
+ * Many small objects: short texts, numbers and constants, so that most tokens are at a place where the structure matters; enough of them to fill every
+ * step that is measured.
+ */
+const WORKLOAD = {
+  type: 'array',
+  minItems: 4_000,
+  items: {
+    type: 'object',
+    properties: {
+      name: { type: 'string', maxLength: 40 },
+      kind: { enum: ['person', 'place', 'thing'] },
+      count: { type: 'integer', minimum: 0, maximum: 9999 },
+      note: { type: 'string' },
+    },
+    required: ['name', 'kind', 'count', 'note'],
+    additionalProperties: false,
+  },
+};
+
+interface Cost {
+  batch: number;
+  freeMs: number;
+  structuredMs: number;
+  /** What a step takes more than the same engine run alone; of structured steps less of free ones. */
+  addedMs: number;
+  share: number;
+}
+
+async function measureCosts({ settings, progress, children }: StructuredRun, model: BenchModel): Promise<Cost[]> {
+  const plan = (batch: number, isStructured: boolean) => ({
+    name: `batch ${batch}, ${isStructured ? 'structured' : 'free'}: ${settings.steps} steps`,
+    plan: {
+      modelDirectory: model.directory,
+      engine: { ...engineOptions(model, { threads: settings.threads, rowCount: batch }), storeBlocks: STORE_BLOCKS },
+      batch,
+      sampling: 'temperature' as const,
+      promptWords: 40,
+      stepCount: settings.steps,
+      ...(isStructured && { structure: { kind: 'schema' as const, param: 'bench', schema: WORKLOAD } }),
+    },
+  });
+  const times = await runLoops(
+    settings.batches.flatMap(batch => [plan(batch, false), plan(batch, true)]),
+    { progress, children },
+  );
+  return settings.batches.map((batch, index) => costOf(batch, times[2 * index]!, times[2 * index + 1]!));
+}
+
+export function costOf(batch: number, free: LoopTimes, structured: LoopTimes): Cost {
+  const overhead = ({ step, engine }: LoopTimes) =>
+    percentile(
+      step.map((ms, index) => ms - engine[index]!),
+      50,
+    );
+  const addedMs = overhead(structured) - overhead(free);
+  const freeMs = percentile(free.step, 50);
+  return { batch, freeMs, structuredMs: percentile(structured.step, 50), addedMs, share: addedMs / freeMs };
+}
+
+async function runHundred({ settings, progress, children }: StructuredRun, model: BenchModel): Promise<SchemaOutcome[]> {
+  const cases = await loadSchemas();
+  progress(`${cases.length} schemas, ${settings.seeds} answers each`);
+  const stack = await startStack({ model, threads: settings.threads, progress, children });
+  try {
+    const seeds = Array.from({ length: settings.seeds }, (_, index) => index + 1);
+    const outcomes = await runSchemas(stack.target, { cases, seeds, concurrency: CONCURRENCY });
+    for (const { name, seed, fault } of outcomes) if (fault !== undefined) progress(`${name}, seed ${seed}: ${fault}`);
+    return outcomes;
+  } finally {
+    await stack.close();
+  }
+}
+
+function findings(
+  model: BenchModel,
+  { costs, compilation, outcomes }: { costs: readonly Cost[]; compilation: readonly CompileTime[]; outcomes: readonly SchemaOutcome[] },
+): Findings {
+  const ms = (value: number) => value.toFixed(2);
+  const faultCount = outcomes.filter(({ fault }) => fault !== undefined).length;
+  const cutOffCount = outcomes.filter(({ isCutOff }) => isCutOff).length;
+  const refusedCount = outcomes.filter(({ status, fault }) => status === 400 && fault === undefined).length;
+  return {
+    title: `Structured answers on ${model.name}`,
+    versions: model.versions,
+    tables: [
+      {
+        title: 'Milliseconds of a decode step, p50',
+        columns: ['batch', 'free', 'structured', 'added by the structure', 'share'],
+        rows: costs.map(({ batch, freeMs, structuredMs, addedMs, share }) => [
+          String(batch),
+          ms(freeMs),
+          ms(structuredMs),
+          ms(addedMs),
+          `${(share * 100).toFixed(1)} %`,
+        ]),
+      },
+      {
+        title: 'Milliseconds until a schema can be followed, and for its first mask',
+        columns: ['schema', 'compiled', 'first mask', 'XGrammar compiles in'],
+        rows: compilation.map(one => [one.name, ms(one.compileMs), ms(one.firstMaskMs), ms(one.xgrammarMs)]),
+      },
+      ...(outcomes.length === 0
+        ? []
+        : [
+            {
+              title: 'A hundred schemas at temperature 1',
+              columns: ['', 'answers'],
+              rows: [
+                ['valid', String(outcomes.length - faultCount - refusedCount - cutOffCount)],
+                ['refused with the place, as they must be', String(refusedCount)],
+                ['cut off at max_tokens, and told so', String(cutOffCount)],
+                ['otherwise', String(faultCount)],
+                ['tokens', String(outcomes.reduce((sum, one) => sum + one.completionTokens, 0))],
+              ],
+            },
+          ]),
+    ],
+    figures: {
+      unit: 'ms',
+      costs,
+      compilation,
+      answerCount: outcomes.length,
+      refusedCount,
+      cutOffCount,
+      faults: outcomes.filter(one => one.fault !== undefined),
+    },
+    bars: [
+      ...costs
+        .filter(({ batch }) => batch === COST_BATCH)
+        .map(
+          ({ share }): Bar => ({
+            name: `share of a step at batch ${COST_BATCH} that structure adds`,
+            value: share,
+            relation: '<=',
+            limit: COST_BAR,
+          }),
+        ),
+      {
+        name: 'answers that are neither valid, refused with their place nor cut off by max_tokens',
+        value: faultCount,
+        relation: '=',
+        limit: 0,
+      },
+    ],
+    notes: [
+      'added: the step as a whole less the same engine run with nothing beside it, of structured answers less of free ones; so masks that are made while the engine runs count as far as they hold it up',
+      'XGrammar: the WebAssembly build, on the same schema; in one process, warm',
+    ],
+  };
+}
