@@ -33,6 +33,7 @@ import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
+import { cancelResponse, createResponse, retrieveResponse } from './routes/responses.ts';
 import { scale } from './routes/scale.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 import { quick } from './routes/tokenize.ts';
@@ -81,6 +82,9 @@ app.get('/v1/files/:id/content', retrieveContent).all(allow('GET'));
 app.post('/v1/batches', createBatch(settings)).get(listBatches).all(allow('GET, POST'));
 app.get('/v1/batches/:id', retrieveBatch).all(allow('GET'));
 app.post('/v1/batches/:id/cancel', cancelBatch).all(allow('POST'));
+app.post('/v1/responses', createResponse(settings)).all(allow('POST'));
+app.get('/v1/responses/:id', retrieveResponse(settings)).all(allow('GET'));
+app.post('/v1/responses/:id/cancel', cancelResponse(settings)).all(allow('POST'));
 app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings)).all(allow('GET, DELETE'));
 
 app.post('/admin/tenants', putTenant(settings)).get(listTenants(settings)).all(allow('GET, POST'));

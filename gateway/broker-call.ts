@@ -8,6 +8,7 @@ import type { EncodingFormat } from './embedding-request.ts';
 import type { Settings } from './env.ts';
 import { type HeldCounts, summed } from './held-requests.ts';
 import type { SeriesEntry } from './metrics/series.ts';
+import type { ResponseEcho } from './responses/response-object.ts';
 
 /** Body of a call to /relay. */
 export interface RelayRequest {
@@ -44,6 +45,15 @@ export interface ResumeRequest {
   seenSeq: number;
 }
 
+/** Body of a call to /response: a response as it stands, or from one of its events on as a stream. */
+export interface ResponseRequest {
+  id: string;
+  tenant: string;
+  stream?: { startingAfter: number } | undefined;
+  /** It is to be stopped before. */
+  isCancelled?: boolean;
+}
+
 /** Body of a call to /cancel. */
 export interface CancelRequest {
   id: string;
@@ -73,7 +83,7 @@ export interface ScaleRequest {
   held: HeldCounts;
 }
 
-export type ReplyShape = ChatShape | CompletionShape | EmbeddingsShape | QuickShape;
+export type ReplyShape = ChatShape | CompletionShape | ResponseShape | EmbeddingsShape | QuickShape;
 
 interface ChatShape {
   kind: 'chat';
@@ -90,6 +100,18 @@ interface CompletionShape {
   /** Of each prompt's choices the best so many are returned; all of them in a stream. */
   keptCount: number;
   wantsLogprobs: boolean;
+}
+
+export interface ResponseShape {
+  kind: 'response';
+  isStreamed: boolean;
+  /** It is answered without its client. */
+  isBackground: boolean;
+  /** It can be asked for again. */
+  isStored: boolean;
+  echo: ResponseEcho;
+  /** Number of the last event of the stream that its client has seen. */
+  startingAfter?: number;
 }
 
 interface EmbeddingsShape {
@@ -131,6 +153,7 @@ export type BrokerCall =
   | { path: '/attach'; body: AttachRequest }
   | { path: '/resume'; body: ResumeRequest }
   | { path: '/cancel'; body: CancelRequest }
+  | { path: '/response'; body: ResponseRequest }
   | { path: '/drain'; body: DrainRequest }
   | { path: '/counts'; body: CountsRequest }
   | { path: '/metrics'; body: MetricsRequest }

@@ -6,7 +6,7 @@ import { DurableObject } from 'cloudflare:workers';
 import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError, toApiError } from '../shared/errors.ts';
 import { type Job, taskOf } from '../shared/job.ts';
-import { DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
+import { cancelKey, DRAIN_LIFETIME_MS, drainKey, outKey } from '../shared/keys.ts';
 import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
 import { parseTraceparent } from '../shared/trace-context.ts';
 import {
@@ -17,6 +17,9 @@ import {
   type MetricsRequest,
   REQUEST_ID_HEADER,
   type RelayRequest,
+  type ReplyShape,
+  type ResponseRequest,
+  type ResponseShape,
   type ResumeRequest,
   type ScaleRequest,
 } from './broker-call.ts';
@@ -39,6 +42,8 @@ import { RedisLink } from './redis.ts';
 import { Relay } from './relay.ts';
 import { type ReplyRecord, replyRecord, splitToken, streamToken } from './reply-record.ts';
 import { encodeReply, MAX_REPLY_BYTES } from './response-cache.ts';
+import { failedStream } from './responses/response-stream.ts';
+import { responseNow } from './responses/response-writer.ts';
 import { isSameText } from './same-text.ts';
 import { kneeOf, type ScaleSignal, scaleSignal } from './scale-signal.ts';
 import { isNoBatcher, onceServed } from './served-wait.ts';
@@ -46,7 +51,7 @@ import { SettlementQueue } from './settlement-queue.ts';
 import { SteadyClock } from './steady-clock.ts';
 import { StreamTail } from './stream-tail.ts';
 import { refusedError, tenantObject } from './tenant-call.ts';
-import { writerFor } from './writer-for.ts';
+import { responseHead, writerFor } from './writer-for.ts';
 
 interface Parts {
   commands: RedisLink;
@@ -75,6 +80,8 @@ interface Visit {
   isRepeat?: boolean;
   /** It asked for the same, and shares the answer. */
   isSharer?: boolean;
+  /** Another form of the reply than its request asked for. */
+  reply?: ReplyShape;
   /** Lines ahead of everything. */
   preamble?: string;
 }
@@ -132,6 +139,8 @@ export class Broker extends DurableObject<Env> {
           return await this.#attach(await request.json(), request.signal);
         case '/resume':
           return await this.#resume(await request.json(), request.signal);
+        case '/response':
+          return await this.#response(await request.json(), request.signal);
         case '/cancel':
           return await this.#cancel(await request.json());
         case '/models':
@@ -318,8 +327,10 @@ export class Broker extends DurableObject<Env> {
     const now = this.#clock.now();
     const entry = jobs.open(record, now);
     this.#startTicking();
-    const relay = this.#listen(entry, { signal, seenSeq: -1 });
-    entry.join(relay, { isBehind: false, now });
+    const { reply } = record;
+    const isAwaited = reply.kind !== 'response' || !reply.isBackground || reply.isStreamed;
+    const relay = isAwaited ? this.#listen(entry, { signal, seenSeq: -1 }) : undefined;
+    if (relay !== undefined) entry.join(relay, { isBehind: false, now });
     try {
       await Promise.all([keeper.put(record), queue.add(job, place)]);
     } catch (error) {
@@ -328,6 +339,8 @@ export class Broker extends DurableObject<Env> {
       else entry.dismiss(toApiError(error), this.#clock.now());
       throw error;
     }
+    if (relay === undefined)
+      return Response.json(responseNow(responseHead(record, reply as ResponseShape), []), { headers: { 'x-sluice-stream-id': record.id } });
     relay.begin(this.#clock.now());
     // The client may have gone while the job was on its way, before there was anything to take back.
     if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(record, cancelled());
@@ -354,6 +367,32 @@ export class Broker extends DurableObject<Env> {
     const reply = await this.#join(call.id, tenant, { signal, seenSeq: call.seenSeq, preamble: RECONNECT_LINE });
     if (reply === undefined) throw noStream();
     return reply;
+  }
+
+  /** A response that is kept, in whatever form it is asked for now. */
+  async #response({ id, tenant, stream, isCancelled }: ResponseRequest, signal: AbortSignal): Promise<Response> {
+    const { commands, keeper } = this.#open();
+    const record = await keeper.find(id, tenant);
+    if (record?.reply.kind !== 'response' || !record.reply.isStored) throw noResponse(id);
+    const { reply } = record;
+    if (isCancelled === true) {
+      if (!reply.isBackground) throw new ApiError('invalid_value', 'Only a response in the background can be cancelled.');
+      await this.#cancel({ id, tenant });
+    }
+    const events = await keeper.events(id, 0);
+    const last = events.at(-1);
+    const head = responseHead(record, reply);
+    if (stream !== undefined) {
+      // Of one that has failed the status of this reply is no news.
+      if (last?.type === 'error') return failedStream(head, stream.startingAfter, events);
+      const visit = { signal, seenSeq: -1, reply: { ...reply, isStreamed: true, ...stream } };
+      const streamed = await this.#join(id, tenant, visit);
+      if (streamed === undefined) throw noResponse(id);
+      return streamed;
+    }
+    const isStopped = !events.some(isTerminal) && (await commands.run(client => client.exists(cancelKey(id)))) === 1;
+    // Its batcher has yet to say so.
+    return Response.json(isStopped ? { ...responseNow(head, events), status: 'cancelled' } : responseNow(head, events));
   }
 
   async #cancel({ id, tenant }: CancelRequest): Promise<Response> {
@@ -430,7 +469,7 @@ export class Broker extends DurableObject<Env> {
   #relayFor(record: ReplyRecord, visit: Visit, onGone: ConstructorParameters<typeof Relay>[0]['onGone']): Relay {
     const { isStreamed } = record.reply;
     return new Relay({
-      writer: writerFor(record),
+      writer: writerFor(visit.reply === undefined ? record : { ...record, reply: visit.reply }),
       isSureToFit: record.isSureToFit,
       maxBufferedBytes: this.#settings.maxBufferedBytes,
       headers: {
@@ -669,6 +708,10 @@ function conflict(): ApiError {
 
 function cancelled(): ApiError {
   return new ApiError('request_cancelled', CANCELLED);
+}
+
+function noResponse(id: string): ApiError {
+  return new ApiError('not_found', `There is no response '${id.slice(0, 128)}', or no more.`);
 }
 
 function noStream(): ApiError {

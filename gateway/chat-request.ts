@@ -178,15 +178,16 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
 }
 
 /** Before a schema looks at every message. */
-export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMessageCount: number }): void {
-  if (!Array.isArray(body.messages) || body.messages.length <= maxMessageCount) return;
-  throw new ApiError('invalid_value', `Invalid value for 'messages': the number of elements must be at most ${maxMessageCount}.`, {
-    param: 'messages',
+export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMessageCount: number }, param = 'messages'): void {
+  const messages = body[param];
+  if (!Array.isArray(messages) || messages.length <= maxMessageCount) return;
+  throw new ApiError('invalid_value', `Invalid value for '${param}': the number of elements must be at most ${maxMessageCount}.`, {
+    param,
   });
 }
 
 /** The order of roles that every chat template renders: perhaps a system message, then user and assistant in turn. Others some refuse. */
-function isPlainTalk(messages: readonly ChatMessage[]): boolean {
+export function isPlainTalk(messages: readonly ChatMessage[]): boolean {
   const turns = messages[0]?.role === 'system' ? messages.slice(1) : messages;
   return turns.length > 0 && turns.every(({ role, toolCalls }, index) => role === (index % 2 === 0 ? 'user' : 'assistant') && !toolCalls);
 }
@@ -208,7 +209,7 @@ function maxTokensOf(request: Pick<ChatBody, 'max_tokens' | 'max_completion_toke
   return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
 
-function promptTokensBound(messages: readonly ChatMessage[]): number {
+export function promptTokensBound(messages: readonly ChatMessage[]): number {
   const encoder = new TextEncoder();
   const byteCount = (text: string | null | undefined) => (text ? encoder.encode(text).byteLength : 0);
   let bound = TEMPLATE_TOKENS;

@@ -15,7 +15,7 @@ export abstract class JsonReply implements ReplyWriter {
   }
 
   /** A body whose status said 200 cannot turn into an error: it is cut off instead, which no client takes for an answer. */
-  failure(_error: ApiError): undefined {
+  failure(_error: ApiError): string | undefined {
     return undefined;
   }
 }

@@ -55,6 +55,12 @@ export class OpenJob {
     return this.record.id;
   }
 
+  /** It needs no client to be done. */
+  get isBackground(): boolean {
+    const { reply } = this.record;
+    return reply.kind === 'response' && reply.isBackground;
+  }
+
   get listeners(): ReadonlySet<Relay> {
     return this.#listeners;
   }

@@ -88,7 +88,7 @@ export class OpenJobs {
     this.#options.log({ event: 'client_gone', jobId: job.id, why });
     if (job.listeners.size > 0 || this.#jobs.get(job.id) !== job) return;
     // Whoever was cut off for reading too slowly did not mean to leave.
-    if (job.isResumable || why !== 'left') job.leftAt = this.#options.clock();
+    if (job.isResumable || job.isBackground || why !== 'left') job.leftAt = this.#options.clock();
     else void this.withdraw(job, LEFT);
   }
 
@@ -195,7 +195,7 @@ export class OpenJobs {
       const isWaiting = job.order.phase === 'waiting';
       if (job.order.silenceMs(now) > (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) {
         void this.fail(job, isWaiting ? notTaken(queueTimeoutMs) : silent(silenceTimeoutMs), now);
-      } else if (job.leftAt !== undefined && now - job.leftAt > resumeGraceMs) {
+      } else if (job.leftAt !== undefined && !job.isBackground && now - job.leftAt > resumeGraceMs) {
         void this.#lapse(job);
       }
     }
@@ -246,7 +246,7 @@ export class OpenJobs {
 
   async #announce(now: number): Promise<void> {
     const interval = this.#options.settings.resumeGraceMs / ANNOUNCEMENTS;
-    const due = [...this.#jobs.values()].filter(job => job.listeners.size > 0 && now - job.announcedAt >= interval);
+    const due = [...this.#jobs.values()].filter(job => (job.listeners.size > 0 || job.isBackground) && now - job.announcedAt >= interval);
     if (due.length === 0) return;
     await this.#options.keeper.announce(due.map(job => job.record));
     for (const job of due) job.announcedAt = now;

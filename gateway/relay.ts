@@ -218,7 +218,7 @@ export class Relay {
   }
 }
 
-function asApiError(event: Extract<TokenEvent, { type: 'error' }>): ApiError {
+export function asApiError(event: Extract<TokenEvent, { type: 'error' }>): ApiError {
   const code = isErrorCode(event.code) ? event.code : 'generation_failed';
   return new ApiError(code, event.message, event.param === undefined ? {} : { param: event.param });
 }

@@ -25,6 +25,13 @@ const RecordShape = z.looseObject({
       keptCount: z.int().min(1),
       wantsLogprobs: z.boolean(),
     }),
+    z.looseObject({
+      kind: z.literal('response'),
+      isStreamed: z.boolean(),
+      isBackground: z.boolean(),
+      isStored: z.boolean(),
+      echo: z.looseObject({}),
+    }),
     z.looseObject({ kind: z.literal('embeddings'), isStreamed: z.literal(false), encodingFormat: z.enum(['float', 'base64']) }),
     z.looseObject({ kind: z.literal('tokenize'), isStreamed: z.literal(false) }),
     z.looseObject({ kind: z.literal('detokenize'), isStreamed: z.literal(false) }),

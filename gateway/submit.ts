@@ -27,7 +27,8 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
     const reply = await callBroker(c, request.job.shard, { path: '/attach', body: { tenant, idempotency } });
     if (reply.status !== 204) return reply;
   }
-  const isCacheable = terms.cache !== 'off' && isDeterministic(request.job);
+  // A response can be asked for again by its id, which an answer that was kept would not have.
+  const isCacheable = terms.cache !== 'off' && request.reply.kind !== 'response' && isDeterministic(request.job);
   const content = isCacheable || terms.isCoalesced ? await contentKey(request.job) : '';
   if (terms.isCoalesced && idempotency === undefined) delivery = await coalesced(delivery, { ...request, content });
   const admitted = await admit(c, request.job, isCacheable && terms.cache === 'on' ? content : undefined);

@@ -1,4 +1,6 @@
 /** WriterFor: the writer of the body that a request asked for: of which call, as a stream or whole. */
+
+import type { ResponseShape } from './broker-call.ts';
 import { ChatBody } from './chat-body.ts';
 import { ChatStream } from './chat-stream.ts';
 import { CompletionBody } from './completion-body.ts';
@@ -7,8 +9,17 @@ import { EmbeddingsBody } from './embeddings-body.ts';
 import { QuickBody } from './quick-body.ts';
 import type { ReplyRecord } from './reply-record.ts';
 import type { ReplyWriter } from './reply-writer.ts';
+import type { ResponseHead } from './responses/response-object.ts';
+import { ResponseStream } from './responses/response-stream.ts';
+import { ResponseWriter } from './responses/response-writer.ts';
 
 export type Written = Pick<ReplyRecord, 'id' | 'submittedAt' | 'model' | 'reply' | 'choiceCount' | 'promptCount' | 'wantsLogprobs'>;
+
+/** Of a response, whatever form it is wanted in. */
+export function responseHead(record: Pick<Written, 'id' | 'submittedAt' | 'model'>, reply: ResponseShape): ResponseHead {
+  const { isBackground, isStored, echo } = reply;
+  return { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model, isBackground, isStored, echo };
+}
 
 export function writerFor(record: Written): ReplyWriter {
   const { reply, choiceCount, promptCount } = record;
@@ -25,6 +36,10 @@ export function writerFor(record: Written): ReplyWriter {
       return reply.isStreamed
         ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
         : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
+    }
+    case 'response': {
+      const whole = responseHead(record, reply);
+      return reply.isStreamed ? new ResponseStream(whole, reply.startingAfter) : new ResponseWriter(whole);
     }
     case 'embeddings':
       return new EmbeddingsBody({ model: record.model, encodingFormat: reply.encodingFormat });

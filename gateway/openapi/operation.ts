@@ -33,7 +33,7 @@ export interface Reply {
 }
 
 /** A named schema, or one that needs no name. */
-export type ReplyContent = ReplyName | { type: 'string'; description?: string };
+export type ReplyContent = ReplyName | { type?: 'string'; description?: string };
 
 /** Who may call: `key` a tenant's key, `stream` that or a stream's token, `admin` an administrator, `operator` the operator alone, `metrics` whom SLUICE_METRICS names, `all` everybody. */
 export type Access = 'all' | 'key' | 'stream' | 'admin' | 'operator' | 'metrics';

@@ -26,6 +26,8 @@ const toStream = { id: '$response.header.x-sluice-stream-id' };
 const toTenant = { name: '$response.body#/name' };
 const toKey = { id: '$response.body#/id', tenant: '$response.body#/tenant' };
 const streamId = path('id', 'Id of the completion, as `x-sluice-stream-id` tells it.');
+const toResponse = { id: '$response.body#/id' };
+const responseId = path('id', 'The id of the response.');
 const tenantQuery = query('tenant', {
   description: "The tenant's name; a tenant's own administrator need not give it.",
   schema: { $ref: '#/components/schemas/TenantName' },
@@ -96,6 +98,51 @@ export const OPERATIONS: readonly Operation[] = [
     request: 'DetokenizeRequest',
     replies: [{ ...json(200, 'Detokenized', 'The text.'), headers: ['x-sluice-stream-id'] }],
     refusals: QUICK_REFUSALS,
+  },
+  {
+    ...{ method: 'post', path: '/v1/responses', id: 'createResponse', tag: 'Inference', access: 'key' },
+    summary: 'Answers an input, under an id by which the answer can be asked for again.',
+    description: 'With `background` it is answered without its client. Fields that are unknown here are let through and have no effect.',
+    parameters: asksOfQueue.filter(parameter => !('name' in parameter) || parameter.name !== 'x-sluice-cache'),
+    request: 'ResponseRequest',
+    replies: [
+      {
+        status: 200,
+        description: 'The response: whole, in the background as it is on its way, or with `stream` as server-sent events.',
+        content: { [JSON_TYPE]: 'Response', [SSE_TYPE]: events('ResponseEvent') },
+        headers: ANSWER_HEADERS.filter(name => name !== 'x-sluice-cache'),
+        links: { retrieveResponse: toResponse, cancelResponse: toResponse },
+      },
+    ],
+    refusals: GENERATION_REFUSALS,
+  },
+  {
+    ...{ method: 'get', path: '/v1/responses/{id}', id: 'retrieveResponse', tag: 'Inference', access: 'key' },
+    summary: 'A response as it stands, or its events from one of them on.',
+    parameters: [
+      responseId,
+      query('stream', flag('Its events, and on as they come.')),
+      query('starting_after', {
+        description: 'Number of the last event that was seen.',
+        schema: { type: 'string', pattern: '^\\d{1,9}$' },
+      }),
+    ],
+    replies: [
+      {
+        status: 200,
+        description: 'The response.',
+        content: { [JSON_TYPE]: 'Response', [SSE_TYPE]: events('ResponseEvent') },
+        headers: ['x-sluice-stream-id', 'x-sluice-stream-token'],
+      },
+    ],
+    refusals: ['invalid_value', 'not_found', 'request_cancelled', 'rate_limit_exceeded', 'generation_failed', 'no_batcher'],
+  },
+  {
+    ...{ method: 'post', path: '/v1/responses/{id}/cancel', id: 'cancelResponse', tag: 'Inference', access: 'key' },
+    summary: 'Stops a response in the background.',
+    parameters: [responseId],
+    replies: [json(200, 'Response', 'It is over.')],
+    refusals: ['invalid_value', 'not_found', 'rate_limit_exceeded'],
   },
   ...BATCH_OPERATIONS,
   {
@@ -318,11 +365,10 @@ function generation(call: {
   };
 }
 
-/** OpenAPI 3.1 has no word for what an event holds. */
-function events(...chunks: ReplyName[]): { type: 'string'; description: string } {
+/** OpenAPI 3.1 has no word for what an event holds; without a type, since some take the whole body for a text and some each event for an object. */
+function events(...chunks: ReplyName[]): { description: string } {
   const names = chunks.map(chunk => `#/components/schemas/${chunk}`).join(' or ');
   return {
-    type: 'string',
     description: `Server-sent events; \`data\` holds ${names}, or at the end \`[DONE]\`, or #/components/schemas/Error. \`id\` is what Last-Event-ID takes. Comments tell the place in the queue.`,
   };
 }

@@ -6,12 +6,15 @@ import { ChatBody } from '../chat-request.ts';
 import { CompletionBody } from '../completion-request.ts';
 import { EmbeddingBody } from '../embedding-request.ts';
 import { DetokenizeBody, TokenizeBody } from '../quick-request.ts';
+import { ResponseBody } from '../responses/response-request.ts';
 import * as batches from './batch-schemas.ts';
 import * as replies from './reply-schemas.ts';
+import { ResponseEvent, ResponseReply } from './response-schemas.ts';
 
 const REQUESTS = {
   ChatCompletionRequest: ChatBody,
   CompletionRequest: CompletionBody,
+  ResponseRequest: ResponseBody,
   EmbeddingRequest: EmbeddingBody,
   TokenizeRequest: TokenizeBody,
   DetokenizeRequest: DetokenizeBody,
@@ -29,7 +32,9 @@ const REPLIES = {
   ChatCompletionChunk: replies.ChatCompletionChunk,
   Completion: replies.Completion,
   CompletionChunk: replies.CompletionChunk,
-  AnyReply: z.union([replies.ChatCompletion, replies.Completion, replies.Embeddings, replies.Tokens, replies.Detokenized]),
+  AnyReply: z.union([replies.ChatCompletion, replies.Completion, ResponseReply, replies.Embeddings, replies.Tokens, replies.Detokenized]),
+  Response: ResponseReply,
+  ResponseEvent,
   Embeddings: replies.Embeddings,
   Tokens: replies.Tokens,
   Detokenized: replies.Detokenized,

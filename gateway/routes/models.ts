@@ -46,7 +46,7 @@ export interface ModelOut {
 
 /** Calls by what a model must be able to do for them. */
 const ENDPOINTS: readonly (readonly [TaskKind, readonly string[]])[] = [
-  ['generate', ['/v1/chat/completions', '/v1/completions']],
+  ['generate', ['/v1/chat/completions', '/v1/completions', '/v1/responses']],
   ['embed', ['/v1/embeddings']],
   ['tokenize', ['/tokenize']],
   ['detokenize', ['/detokenize']],

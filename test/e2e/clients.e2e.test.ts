@@ -110,7 +110,12 @@ with hog() as stream:
     busy = code(lambda: narrow.chat.completions.create(**ask))
     threading.Timer(0.5, stream.close).start()
     retried = narrow.with_options(max_retries=9).chat.completions.create(**ask)
+asked = dict(model='default', temperature=0, input='What is the capital of France? Answer in one sentence.')
+response = client.responses.create(**asked, background=True)
+events = list(client.responses.retrieve(response.id, stream=True))
+later = list(client.responses.retrieve(response.id, stream=True, starting_after=events[-3].sequence_number))
 print(json.dumps({
+    'response': [response.status, events[0].type, events[-1].response.output_text, later == events[-2:]],
     'busy': busy,
     'retried': retried.choices[0].message.content,
     'stranger': code(lambda: openai.OpenAI(base_url=sys.argv[1], api_key='sk-wrong', max_retries=0).models.list()),
@@ -133,6 +138,7 @@ print(json.dumps({
     const { key } = (await made.json()) as { key: string };
     const result = JSON.parse(await runPython(PROGRAM, { path, args: [product.baseUrl, product.key, key] }));
     expect(result).toEqual({
+      response: ['queued', 'response.created', ANSWER, true],
       busy: ['RateLimitError', 429, 'rate_limit_exceeded'],
       retried: ANSWER,
       stranger: ['AuthenticationError', 401, 'invalid_api_key'],

@@ -1,0 +1,57 @@
+/** ResponseSchemas: a response and its events as the description tells them; the compiler holds them to what is written. */
+import { z } from 'zod';
+import type { ResponseOut } from '../responses/response-object.ts';
+
+const Count = z.int().min(0);
+
+const OutputMessage = z.object({
+  id: z.string(),
+  type: z.literal('message'),
+  status: z.enum(['in_progress', 'completed', 'incomplete']),
+  role: z.literal('assistant'),
+  content: z.array(
+    z.object({ type: z.literal('output_text'), text: z.string(), annotations: z.array(z.never()), logprobs: z.array(z.never()) }),
+  ),
+});
+
+export const ResponseReply = z.object({
+  id: z.string(),
+  object: z.literal('response'),
+  created_at: z.int().min(0).describe('Epoch seconds.'),
+  status: z.enum(['queued', 'in_progress', 'completed', 'incomplete', 'failed', 'cancelled']),
+  background: z.boolean(),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  incomplete_details: z.object({ reason: z.string() }).nullable(),
+  model: z.string(),
+  output: z.array(OutputMessage),
+  previous_response_id: z.null(),
+  reasoning: z.object({ effort: z.null(), summary: z.null() }),
+  store: z.boolean(),
+  text: z.object({ format: z.object({ type: z.literal('text') }) }),
+  tools: z.array(z.never()),
+  truncation: z.literal('disabled'),
+  usage: z
+    .object({
+      input_tokens: Count,
+      input_tokens_details: z.object({ cached_tokens: Count }),
+      output_tokens: Count,
+      output_tokens_details: z.object({ reasoning_tokens: Count }),
+      total_tokens: Count,
+    })
+    .nullable()
+    .describe('Null until it is over.'),
+  instructions: z.string().nullable(),
+  max_output_tokens: z.int().nullable(),
+  metadata: z.record(z.string(), z.string()),
+  parallel_tool_calls: z.boolean(),
+  service_tier: z.string(),
+  temperature: z.number(),
+  tool_choice: z.enum(['none', 'auto']),
+  top_p: z.number(),
+  user: z.string().nullable(),
+}) satisfies z.ZodType<ResponseOut>;
+
+export const ResponseEvent = z.object({
+  type: z.string().describe('`response.created`, `response.output_text.delta`, `response.completed` and so on, or `error`.'),
+  sequence_number: Count.describe('What `starting_after` takes.'),
+});

@@ -1,0 +1,62 @@
+/** /v1/responses: answers that have a name of their own and can be asked for again, stopped, or made without their client. */
+import type { Context } from 'hono';
+import { ApiError } from '../../shared/errors.ts';
+import { JOB_VERSION, type Job } from '../../shared/job.ts';
+import type { AppEnv } from '../app-env.ts';
+import { callBroker, type ResponseRequest, shardOf } from '../broker-call.ts';
+import type { Settings } from '../env.ts';
+import { readJsonBody } from '../json-body.ts';
+import { look } from '../metered.ts';
+import { tracing } from '../request-trace.ts';
+import { parseResponseRequest } from '../responses/response-request.ts';
+import { submit } from '../submit.ts';
+
+const ID = /^resp_\w{1,64}$/;
+const NUMBER = /^\d{1,9}$/;
+
+export function createResponse(settings: Settings) {
+  return async function create(c: Context<AppEnv>): Promise<Response> {
+    const body = await readJsonBody(c.req.raw, settings);
+    const { job: asked, isStreamed, isBackground, isStored, echo, ...bounds } = parseResponseRequest(body, settings);
+    const id = `resp_${crypto.randomUUID().replaceAll('-', '')}`;
+    const head = { version: JOB_VERSION, id, tenant: c.get('caller').tenant, shard: shardOf(id, settings), submittedAt: Date.now() };
+    const job: Job = { ...head, ...tracing(c.get('trace')), ...asked };
+    Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed });
+    return await submit(c, { body, job, reply: { kind: 'response', isStreamed, isBackground, isStored, echo }, ...bounds });
+  };
+}
+
+/** As it stands now, or with `stream=true` its events, from the one after `starting_after` on. */
+export function retrieveResponse(settings: Settings) {
+  return async function retrieve(c: Context<AppEnv>): Promise<Response> {
+    const isStreamed = flag(c, 'stream');
+    const after = c.req.query('starting_after');
+    if (after !== undefined && !isStreamed) throw wrong('starting_after', "may be given only when 'stream' is true.");
+    if (after !== undefined && !NUMBER.test(after)) throw wrong('starting_after', 'must be the number of an event of this response.');
+    return await ask(c, settings, isStreamed ? { stream: { startingAfter: after === undefined ? -1 : Number(after) } } : {});
+  };
+}
+
+export function cancelResponse(settings: Settings) {
+  return async function cancel(c: Context<AppEnv>): Promise<Response> {
+    await look(c);
+    return await ask(c, settings, { isCancelled: true });
+  };
+}
+
+async function ask(c: Context<AppEnv>, settings: Settings, more: Omit<ResponseRequest, 'id' | 'tenant'>): Promise<Response> {
+  const id = c.req.param('id') ?? '';
+  if (!ID.test(id)) throw new ApiError('not_found', `There is no response '${id.slice(0, 128)}'.`);
+  c.get('logged').jobId = id;
+  return await callBroker(c, shardOf(id, settings), { path: '/response', body: { id, tenant: c.get('caller').tenant, ...more } });
+}
+
+function flag(c: Context<AppEnv>, name: string): boolean {
+  const value = c.req.query(name) ?? 'false';
+  if (value !== 'true' && value !== 'false') throw wrong(name, "must be 'true' or 'false'.");
+  return value === 'true';
+}
+
+function wrong(param: string, what: string): ApiError {
+  return new ApiError('invalid_value', `Invalid value for '${param}': it ${what}`, { param });
+}

@@ -1,0 +1,235 @@
+/** /v1/responses as OpenAI's own client uses it: whole, streamed, in the background, asked for again from any event on, over restarts of the gateway. */
+import OpenAI from 'openai';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { adminClient } from './admin-client.ts';
+import { eventually, type Stack, startStack } from './stack.ts';
+import type { Script } from './token-source.ts';
+
+type Create = Omit<OpenAI.Responses.ResponseCreateParamsNonStreaming, 'stream'>;
+
+let stack: Stack;
+let openai: OpenAI;
+beforeAll(async () => {
+  stack = await startStack({ bindings: { SLUICE_HEARTBEAT_MS: '200', SLUICE_RESUME_GRACE_MS: '500' } });
+  openai = clientOf(stack.gateway.key);
+});
+afterAll(() => stack.stop());
+afterEach(() => stack.source.resume());
+
+const clientOf = (apiKey: string) => new OpenAI({ baseURL: `${stack.gateway.url}/v1`, apiKey, maxRetries: 0 });
+const ask = (script: Script | string, more: Partial<Create> = {}): Create => ({
+  ...{ model: 'default', input: typeof script === 'string' ? script : JSON.stringify(script) },
+  ...more,
+});
+const lastMessages = () => {
+  const { prompt } = stack.source.jobs.get(stack.source.taken.at(-1)!)!;
+  return prompt.kind === 'chat' ? prompt.messages : [];
+};
+
+async function all<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const one of stream) list.push(one);
+  return list;
+}
+
+/** Until it is over, whatever happens to the gateway meanwhile. */
+async function ended(id: string): Promise<OpenAI.Responses.Response> {
+  for (;;) {
+    const response = await openai.responses.retrieve(id).catch(() => undefined);
+    if (response !== undefined && response.status !== 'queued' && response.status !== 'in_progress') return response;
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}
+
+const STREAMED = [
+  ...['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added'],
+  ...['response.output_text.delta', 'response.output_text.delta'],
+  ...['response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed'],
+];
+
+describe('in the foreground', () => {
+  test('whole, with its usage and what was asked', async () => {
+    const response = await openai.responses.create(
+      ask('a short answer', { instructions: 'Be brief.', metadata: { of: 'a test' }, temperature: 0, max_output_tokens: 50 }),
+    );
+    expect(response).toMatchObject({
+      ...{ id: expect.stringMatching(/^resp_\w+$/), object: 'response', status: 'completed', output_text: 'a short answer' },
+      ...{ model: 'test-model', instructions: 'Be brief.', metadata: { of: 'a test' }, temperature: 0, max_output_tokens: 50 },
+      ...{ error: null, incomplete_details: null, background: false, tools: [], previous_response_id: null },
+      usage: { output_tokens: 3, input_tokens: expect.any(Number), output_tokens_details: { reasoning_tokens: 0 } },
+      output: [{ type: 'message', role: 'assistant', status: 'completed', content: [{ type: 'output_text', annotations: [] }] }],
+    });
+    expect(lastMessages()).toEqual([
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'a short answer' },
+    ]);
+    expect(await openai.responses.retrieve(response.id)).toEqual(response);
+  });
+
+  test('a conversation, with earlier answers as they came', async () => {
+    const first = await openai.responses.create(ask('one'));
+    const input: OpenAI.Responses.ResponseInput = [
+      { role: 'developer', content: 'Be brief.' },
+      { role: 'user', content: [{ type: 'input_text', text: 'one' }] },
+      ...(first.output as OpenAI.Responses.ResponseOutputMessage[]),
+      { type: 'message', role: 'user', content: 'two' },
+    ];
+    expect((await openai.responses.create({ model: 'default', input })).output_text).toBe('two');
+    expect(lastMessages().map(({ role, content }) => [role, content])).toEqual([
+      ['system', 'Be brief.'],
+      ['user', 'one'],
+      ['assistant', 'one'],
+      ['user', 'two'],
+    ]);
+  });
+
+  test('cut off by its length', async () => {
+    const response = await openai.responses.create(ask('one two three', { max_output_tokens: 2 }));
+    expect(response).toMatchObject({ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' }, output_text: 'one two ' });
+  });
+
+  test('streamed, event for event, and gathered by the client itself', async () => {
+    const events = await all(await openai.responses.create({ ...ask({ pieces: ['Hé', '🌊'], stepMs: 20 }), stream: true }));
+    expect(events.map(({ type }) => type)).toEqual(STREAMED);
+    expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index));
+    expect(events.at(-1)).toMatchObject({
+      response: { status: 'completed', output: [{ content: [{ text: 'Hé🌊' }] }], usage: { output_tokens: 2 } },
+    });
+    const gathered = await openai.responses.stream(ask({ pieces: ['a', 'b'], stepMs: 20 })).finalResponse();
+    expect(gathered.output_text).toBe('ab');
+  });
+
+  test('what goes wrong before the first word is a status, afterwards an event', async () => {
+    const early: Script = { error: { code: 'context_length_exceeded', message: 'Too long.', param: 'input' } };
+    await expect(openai.responses.create(ask(early))).rejects.toMatchObject({ status: 400, code: 'context_length_exceeded' });
+    const late: Script = { pieces: ['a', 'b'], error: { code: 'generation_failed', message: 'No luck.', at: 1 } };
+    const events = await all(await openai.responses.create({ ...ask(late), stream: true }));
+    const failed = { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error', message: 'No luck.' } } };
+    expect(events.at(-1)).toMatchObject(failed);
+    const { id } = (events[0] as OpenAI.Responses.ResponseCreatedEvent).response;
+    expect(await openai.responses.retrieve(id)).toMatchObject({ status: 'failed', error: { code: 'server_error' }, output_text: 'a' });
+    const again = await all(await openai.responses.retrieve(id, { stream: true, starting_after: 3 }));
+    expect(again.map(({ type }) => type)).toEqual(['response.output_text.delta', 'response.failed']);
+  });
+
+  test('what is not to be kept is not', async () => {
+    const { id } = await openai.responses.create(ask('gone', { store: false }));
+    await expect(openai.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+describe('in the background', () => {
+  test('from queued to its end, without its client', async () => {
+    stack.source.hold();
+    const made = await openai.responses.create(ask({ pieces: ['one ', 'two'], stepMs: 700 }, { background: true }));
+    expect(made).toMatchObject({ status: 'queued', background: true, output: [], usage: null });
+    // Longer than an answer goes on for a client that has left.
+    await new Promise(resolve => setTimeout(resolve, 1_000));
+    expect((await openai.responses.retrieve(made.id)).status).toBe('queued');
+    stack.source.resume();
+    await eventually('a part of it', async () => (await openai.responses.retrieve(made.id)).output_text === 'one ');
+    expect((await openai.responses.retrieve(made.id)).status).toBe('in_progress');
+    expect(await ended(made.id)).toMatchObject({ status: 'completed', output_text: 'one two', usage: { output_tokens: 2 } });
+  });
+
+  test('the gateway is killed while it runs', async () => {
+    const { id } = await openai.responses.create(ask({ pieces: ['a', 'b', 'c', 'd', 'e'], stepMs: 400 }, { background: true }));
+    await eventually('a part of it', async () => (await openai.responses.retrieve(id)).status === 'in_progress');
+    await stack.gateway.kill();
+    await stack.gateway.revive();
+    expect(await ended(id)).toMatchObject({ status: 'completed', output_text: 'abcde' });
+  });
+
+  test('its events from any of them on, while it runs and afterwards', async () => {
+    const script: Script = { pieces: ['a', 'b', 'c', 'd'], stepMs: 300 };
+    const stream = await openai.responses.create({ ...ask(script, { background: true }), stream: true });
+    const seen: OpenAI.Responses.ResponseStreamEvent[] = [];
+    for await (const event of stream) {
+      seen.push(event);
+      if (event.type === 'response.output_text.delta') break;
+    }
+    expect(seen.map(({ type }) => type)).toEqual([
+      ...['response.created', 'response.queued', 'response.in_progress'],
+      ...['response.output_item.added', 'response.content_part.added', 'response.output_text.delta'],
+    ]);
+    const { id } = (seen[0] as OpenAI.Responses.ResponseCreatedEvent).response;
+    // Nobody listens for longer than the grace.
+    await new Promise(resolve => setTimeout(resolve, 700));
+    const rest = await all(await openai.responses.retrieve(id, { stream: true, starting_after: seen.at(-1)!.sequence_number }));
+    const numbers = [...seen, ...rest].map(({ sequence_number }) => sequence_number);
+    expect(numbers).toEqual(numbers.map((_, index) => index));
+    const whole = await all(await openai.responses.retrieve(id, { stream: true }));
+    expect(whole).toEqual([...seen, ...rest]);
+    const deltas = whole.flatMap(event => (event.type === 'response.output_text.delta' ? event.delta : []));
+    expect(deltas.join('')).toBe('abcd');
+    expect(await all(await openai.responses.retrieve(id, { stream: true, starting_after: 999 }))).toEqual([]);
+  });
+
+  test('cancelled while it runs, and while it waits', async () => {
+    const endless: Script = { pieces: ['on '], repeat: 5_000, stepMs: 20 };
+    const running = await openai.responses.create(ask(endless, { background: true }));
+    const listening = all(await openai.responses.retrieve(running.id, { stream: true }));
+    await eventually('a part of it', async () => (await openai.responses.retrieve(running.id)).status === 'in_progress');
+    expect(await openai.responses.cancel(running.id)).toMatchObject({ id: running.id, status: 'cancelled', error: null });
+    await eventually('its work to be stopped', () => stack.source.cancelled.includes(running.id));
+    expect((await openai.responses.retrieve(running.id)).status).toBe('cancelled');
+    expect((await listening).at(-1)).toMatchObject({ type: 'response.failed', response: { status: 'cancelled' } });
+
+    stack.source.hold();
+    const waiting = await openai.responses.create(ask('never', { background: true }));
+    expect((await openai.responses.cancel(waiting.id)).status).toBe('cancelled');
+    stack.source.resume();
+    expect((await openai.responses.retrieve(waiting.id)).status).toBe('cancelled');
+    // Once more does no harm, and one that is over stays as it is.
+    expect((await openai.responses.cancel(waiting.id)).status).toBe('cancelled');
+    const { id } = await openai.responses.create(ask('done', { background: true }));
+    await ended(id);
+    expect((await openai.responses.cancel(id)).status).toBe('completed');
+  });
+
+  test('only there', async () => {
+    const { id } = await openai.responses.create(ask('over'));
+    await expect(openai.responses.cancel(id)).rejects.toMatchObject({ status: 400 });
+  });
+});
+
+test('to another tenant it does not exist', async () => {
+  const other = clientOf((await adminClient(stack.gateway).makeKey({ tenant: 'other' })).key);
+  const { id } = await openai.responses.create(ask('secret', { background: true }));
+  await ended(id);
+  const notFound = { status: 404, code: 'not_found' };
+  await expect(other.responses.retrieve(id)).rejects.toMatchObject(notFound);
+  await expect(other.responses.retrieve(id, { stream: true })).rejects.toMatchObject(notFound);
+  await expect(other.responses.cancel(id)).rejects.toMatchObject(notFound);
+  await expect(openai.responses.retrieve('resp_none')).rejects.toMatchObject(notFound);
+  const chat = await openai.chat.completions.create({ model: 'default', messages: [{ role: 'user', content: 'x' }] });
+  await expect(openai.responses.retrieve(chat.id)).rejects.toMatchObject(notFound);
+});
+
+test.each<[object, string, string]>([
+  [{ input: undefined }, 'input', 'missing_required_parameter'],
+  [{ input: [] }, 'input', 'invalid_value'],
+  [{ input: [{ role: 'tool', content: 'x' }] }, 'input[0].role', 'invalid_value'],
+  [{ input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }, 'input[0].content[0]', 'unsupported_parameter'],
+  [{ max_output_tokens: 0 }, 'max_output_tokens', 'invalid_value'],
+  [{ temperature: 3 }, 'temperature', 'invalid_value'],
+  [{ tools: [{ type: 'web_search' }] }, 'tools', 'unsupported_parameter'],
+  [{ previous_response_id: 'resp_1' }, 'previous_response_id', 'unsupported_parameter'],
+  [{ text: { format: { type: 'json_object' } } }, 'text', 'unsupported_parameter'],
+  [{ truncation: 'auto' }, 'truncation', 'unsupported_parameter'],
+  [{ background: true, store: false }, 'store', 'invalid_value'],
+])('%j is refused', async (more, param, code) => {
+  await expect(openai.responses.create({ ...ask('x'), ...more } as Create)).rejects.toMatchObject({ status: 400, param, code });
+});
+
+test.each<[string, string]>([
+  ['starting_after=1', 'starting_after'],
+  ['stream=true&starting_after=-1', 'starting_after'],
+  ['stream=perhaps', 'stream'],
+])('asked for with ?%s', async (query, param) => {
+  const { id } = await openai.responses.create(ask('x'));
+  const reply = await fetch(`${stack.gateway.url}/v1/responses/${id}?${query}`, {
+    headers: { authorization: `Bearer ${stack.gateway.key}` },
+  });
+  expect([reply.status, ((await reply.json()) as { error: { param: string } }).error.param]).toEqual([400, param]);
+});
