@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { LoopTimes } from '../../bench/loop-workload.ts';
-import { costOf } from '../../bench/structured.ts';
 import { faultOf } from '../../bench/structured/schema-run.ts';
+import { costOf } from '../../bench/structured.ts';
 
 test('the cost of a structure is what its steps take beside the engine more than free ones do', () => {
   const times = (step: number[], engine: number[]) => ({ step, engine }) as LoopTimes;
