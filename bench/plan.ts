@@ -18,7 +18,7 @@ import { replay, warmUp } from './replay-run.ts';
 import type { Bar, Findings, Table } from './report.ts';
 import { scaledTrace } from './scaled-trace.ts';
 import { durationText, type SettingSpecs } from './settings.ts';
-import { startStack } from './stack.ts';
+import { type Stack, startStack } from './stack.ts';
 
 const MINUTE = 60_000;
 /** Of simulated loads while the knee is looked for. */
@@ -33,6 +33,7 @@ const SETTINGS = {
   rate: { kind: 'number', default: 0, min: 0, max: 100_000, help: 'requests a second to take for the knee; 0 has it looked for' },
   duration: { kind: 'duration', default: 2 * MINUTE, min: 1_000, max: 24 * 60 * MINUTE, help: 'how long requests come, at each rate' },
   drain: { kind: 'duration', default: MINUTE, min: 0, max: 60 * MINUTE, help: 'what is open so long after the last arrival is unfinished' },
+  drafts: { kind: 'choice', default: 'on', of: ['on', 'off'], help: 'drafts of the real batcher, which are not simulated' },
   seed: { kind: 'count', default: 1, min: 0, max: 2 ** 31 - 1, help: 'of the arrivals' },
 } as const satisfies SettingSpecs;
 
@@ -51,11 +52,18 @@ export const planBench = bench({
 
 type PlanRun = BenchRun<typeof SETTINGS>;
 
+interface Side {
+  figures: GoodputFigures;
+  /** Of the batcher: steps, and the tokens that they computed. */
+  stepCount: number;
+  stepTokens: number;
+}
+
 interface Round {
   percent: number;
   rate: number;
-  predicted: GoodputFigures;
-  real: GoodputFigures;
+  predicted: Side;
+  real: Side;
   faults: string[];
 }
 
@@ -84,26 +92,44 @@ async function oneRate(
   const simulated = { ...simulatedSettings(settings, curves, trace), hasPrefixStore: true };
   const predicted = predict(load.requests, { settings, curves, simulated });
   progress(`${percent} percent of the knee: ${load.requests.length} requests at ${rate.toFixed(2)}/s`);
-  const stack = await startStack({ model, threads: settings.threads, batcherArguments: batcherArguments(settings), progress, children });
+  const stack = await startStack({
+    model,
+    threads: settings.threads,
+    batcherArguments: [...batcherArguments(settings), '--speculation', settings.drafts],
+    progress,
+    children,
+  });
   try {
     await warmUp(stack);
+    const before = await stepsOf(stack);
     const record = await replay(stack, load.requests, { clientsBound: 0, drainMs: settings.drain, progress });
     const tally = new GoodputTally(objectivesOf(settings));
     for (const request of record.requests) tally.add(request);
     tally.gaps.merge(record.gaps.data());
-    return { percent, rate, predicted, real: tally.figures(settings.duration), faults: record.faults };
+    const after = await stepsOf(stack);
+    const real: Side = {
+      figures: tally.figures(settings.duration),
+      stepCount: after.stepCount - before.stepCount,
+      stepTokens: after.stepTokens - before.stepTokens,
+    };
+    return { percent, rate, predicted, real, faults: record.faults };
   } finally {
     await stack.close();
   }
+}
+
+async function stepsOf(stack: Stack): Promise<Pick<Side, 'stepCount' | 'stepTokens'>> {
+  const page = await stack.metrics();
+  return { stepCount: page.total('sluice_iteration_tokens_total_count'), stepTokens: page.total('sluice_iteration_tokens_total_sum') };
 }
 
 /** The very same requests at the same times, prompts by their real tokens, so that only the model can differ. */
 function predict(
   requests: readonly LoadedRequest[],
   { settings, curves, simulated }: { settings: PlanRun['settings']; curves: ServiceCurves; simulated: SimulatedSettings },
-): GoodputFigures {
+): Side {
   const tally = new GoodputTally(objectivesOf(settings));
-  simulateFleet({
+  const { use } = simulateFleet({
     ...{ curves, settings: simulated, batcherCount: 1 },
     requests: requests.map(({ atMs, tokenIds, completionTokens }, index) => ({
       ...{ id: `r${index}`, arrivedAt: atMs, promptTokenIds: tokenIds, completionTokens },
@@ -113,7 +139,7 @@ function predict(
     gaps: tally.gaps,
     onServed: served => tally.add(served),
   });
-  return tally.figures(settings.duration);
+  return { figures: tally.figures(settings.duration), stepCount: use.stepCount, stepTokens: use.prefillTokens + use.decodeTokens };
 }
 
 function objectivesOf(settings: PlanRun['settings']): Objectives {
@@ -144,12 +170,12 @@ function findings(settings: PlanRun['settings'], { model, curves, knee, rounds }
 
 function roundTable({ percent, rate, predicted, real }: Round): Table {
   const row = (name: string, digits: number, of: (figures: GoodputFigures) => number | undefined) => {
-    const [wanted, was] = [of(predicted), of(real)];
+    const [wanted, was] = [of(predicted.figures), of(real.figures)];
     const shown = (value: number | undefined) => value?.toFixed(digits) ?? '-';
     return [name, shown(wanted), shown(was), wanted === undefined || !was ? '-' : (wanted / was).toFixed(2)];
   };
   return {
-    title: `${percent} percent of the knee: ${rate.toFixed(2)} requests/s, ${real.requestCount} requests`,
+    title: `${percent} percent of the knee: ${rate.toFixed(2)} requests/s, ${real.figures.requestCount} requests`,
     columns: ['', 'predicted', 'real', 'ratio'],
     rows: [
       row('goodput, requests a second', 3, figures => figures.goodputRequestsPerSecond),
@@ -161,13 +187,19 @@ function roundTable({ percent, rate, predicted, real }: Round): Table {
       row('between two tokens, ms: p50', 1, figures => figures.interTokenMs?.p50),
       row('p99', 1, figures => figures.interTokenMs?.p99),
       row('aggregate tokens/s of whole answers', 1, figures => figures.aggregateTokensPerSecond),
+      ['steps of the batcher', String(predicted.stepCount), String(real.stepCount), (predicted.stepCount / real.stepCount).toFixed(2)],
+      [
+        'tokens that it computed',
+        ...[predicted.stepTokens, real.stepTokens].map(String),
+        (predicted.stepTokens / real.stepTokens).toFixed(2),
+      ],
     ],
   };
 }
 
 function roundBars({ percent, predicted, real }: Round): Bar[] {
   const off = (of: (figures: GoodputFigures) => number | undefined) =>
-    Math.abs((of(predicted) ?? Number.NaN) / (of(real) ?? Number.NaN) - 1);
+    Math.abs((of(predicted.figures) ?? Number.NaN) / (of(real.figures) ?? Number.NaN) - 1);
   const bar = (name: string, value: number): Bar => ({
     name: `${name} at ${percent} percent of the knee, off by`,
     value,
@@ -183,6 +215,6 @@ function roundBars({ percent, predicted, real }: Round): Bar[] {
       'p99 TTFT',
       off(figures => figures.ttftMs?.p99),
     ),
-    { name: `requests broken at ${percent} percent of the knee`, value: real.counts.broken, relation: '=', limit: 0 },
+    { name: `requests broken at ${percent} percent of the knee`, value: real.figures.counts.broken, relation: '=', limit: 0 },
   ];
 }

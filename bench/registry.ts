@@ -71,6 +71,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'many times the capacity: goodput, refusals, memory, recovery',
     load: async () => (await import('./overload.ts')).overloadBench,
   },
+  batching: {
+    summary: 'continuous against static batching on the same engine',
+    load: async () => (await import('./batching.ts')).batchingBench,
+  },
   capacity: {
     summary: 'the capacity planner, as npx sluice plan runs it',
     load: async () => (await import('./capacity.ts')).capacityBench,
