@@ -17,12 +17,14 @@ import { loadSchemas, runSchemas, type SchemaOutcome } from './structured/schema
 /** Of a step at this batch. */
 const COST_BAR = 0.1;
 const COST_BATCH = 8;
+/** Below it drafts are verified, so a step is no plain decode. */
+const MIN_BATCH = 5;
 const STORE_BLOCKS = 8192;
 const CONCURRENCY = 32;
 
 const SETTINGS = {
   ...commonSettings,
-  batches: { kind: 'counts', default: [COST_BATCH, 32], min: 2, max: 256, help: 'sequences decoded together' },
+  batches: { kind: 'counts', default: [COST_BATCH, 32], min: MIN_BATCH, max: 256, help: 'sequences decoded together' },
   steps: { kind: 'count', default: 200, min: 10, max: 4096, help: 'steps of each batch that count' },
   seeds: { kind: 'count', default: 5, min: 0, max: 100, help: 'answers to each of the hundred schemas; 0 leaves them out' },
 } as const satisfies SettingSpecs;
