@@ -22,7 +22,7 @@ const HOPELESS_TRIES = 1_000;
 export interface SpeculationGateSettings {
   /** Most drafts a step, from 1. */
   maxDrafts: number;
-  /** Least expected gain in tokens per time, as a ratio: 1.05 asks for 5 % more. */
+  /** Least expected gain in tokens per time, as a ratio: 1.05 asks for 5 % more, 0 for drafts whatever they cost. */
   minGain: number;
 }
 
@@ -93,7 +93,7 @@ export class SpeculationGate {
   #hopelessTries = 0;
 
   constructor(settings: SpeculationGateSettings) {
-    if (!(settings.maxDrafts >= 1) || !(settings.minGain >= 1)) throw new RangeError('maxDrafts and minGain are at least 1.');
+    if (!(settings.maxDrafts >= 1) || !(settings.minGain >= 0)) throw new RangeError('maxDrafts is at least 1, minGain at least 0.');
     this.#settings = settings;
   }
 

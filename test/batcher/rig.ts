@@ -115,8 +115,8 @@ export class Rig {
       onEnded: generation => options.onEnded?.(generation),
       onError: error => this.errors.push(error),
     });
-    // Takes every chance to draft, so that verification is tried hard.
-    const speculation = options.speculation === false ? undefined : new Speculation({ maxRows: 4, maxDrafts: 4, minGain: 1 });
+    // Takes every chance to draft, whatever it costs here and now, so that verification is tried hard.
+    const speculation = options.speculation === false ? undefined : new Speculation({ maxRows: 4, maxDrafts: 4, minGain: 0 });
     this.loop = new Loop({
       engine: this.engine,
       scheduler: this.scheduler,

@@ -90,6 +90,6 @@ describe('SpeculationGate', () => {
 
   test('refuses settings that mean nothing', () => {
     expect(() => new SpeculationGate({ maxDrafts: 0, minGain: 1.05 })).toThrow(RangeError);
-    expect(() => new SpeculationGate({ maxDrafts: 4, minGain: 0.5 })).toThrow(RangeError);
+    expect(() => new SpeculationGate({ maxDrafts: 4, minGain: -1 })).toThrow(RangeError);
   });
 });
