@@ -2,9 +2,9 @@
 
 import type { ResponseShape } from './broker-call.ts';
 import { ChatBody } from './chat-body.ts';
-import { ChatStream } from './chat-stream.ts';
+import { chatStream } from './chat-stream.ts';
 import { CompletionBody } from './completion-body.ts';
-import { CompletionStream } from './completion-stream.ts';
+import { completionStream } from './completion-stream.ts';
 import { EmbeddingsBody } from './embeddings-body.ts';
 import { QuickBody } from './quick-body.ts';
 import type { ReplyRecord } from './reply-record.ts';
@@ -28,13 +28,13 @@ export function writerFor(record: Written): ReplyWriter {
     case 'chat': {
       const { includeUsage, hasRunningUsage = false } = reply;
       return reply.isStreamed
-        ? new ChatStream({ head, choiceCount, includeUsage, hasRunningUsage })
+        ? chatStream({ head, choiceCount, includeUsage, hasRunningUsage })
         : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
     }
     case 'completion': {
       const { includeUsage, keptCount, wantsLogprobs } = reply;
       return reply.isStreamed
-        ? new CompletionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
+        ? completionStream({ head, promptCount, choiceCount, includeUsage, wantsLogprobs })
         : new CompletionBody({ head, promptCount, choiceCount, keptCount, wantsLogprobs });
     }
     case 'response': {

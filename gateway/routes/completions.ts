@@ -1,37 +1,14 @@
-/** POST /v1/completions: the body becomes a job, and a broker's reply to it becomes ours. */
-import type { Context } from 'hono';
-import { JOB_VERSION, type Job } from '../../shared/job.ts';
-import type { AppEnv } from '../app-env.ts';
-import { shardOf } from '../broker-call.ts';
+/** Completions: POST /v1/completions, as a call that posts a job. */
 import { parseCompletionRequest } from '../completion-request.ts';
 import type { Settings } from '../env.ts';
-import { readJsonBody } from '../json-body.ts';
-import { tracing } from '../request-trace.ts';
-import { submit } from '../submit.ts';
+import { postedJob } from './posted-job.ts';
 
 export function completions(settings: Settings) {
-  return async function completeText(c: Context<AppEnv>): Promise<Response> {
-    const body = await readJsonBody(c.req.raw, settings);
-    const request = parseCompletionRequest(body);
-    const id = `cmpl-${crypto.randomUUID().replaceAll('-', '')}`;
-    const shard = shardOf(id, settings);
-    const job: Job = {
-      version: JOB_VERSION,
-      id,
-      tenant: c.get('caller').tenant,
-      shard,
-      submittedAt: Date.now(),
-      ...tracing(c.get('trace')),
-      ...request.job,
-    };
-    Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed: request.isStreamed });
-    const { isStreamed, includeUsage, keptCount, wantsLogprobs, promptTokensBound, isPromptUncertain } = request;
-    return await submit(c, {
-      body,
-      job,
-      reply: { kind: 'completion', isStreamed, includeUsage, keptCount, wantsLogprobs },
-      promptTokensBound,
-      isPromptUncertain,
-    });
-  };
+  return postedJob(settings, {
+    idPrefix: 'cmpl',
+    parse(body) {
+      const { isStreamed, includeUsage, keptCount, wantsLogprobs, ...request } = parseCompletionRequest(body);
+      return { ...request, reply: { kind: 'completion', isStreamed, includeUsage, keptCount, wantsLogprobs } };
+    },
+  });
 }

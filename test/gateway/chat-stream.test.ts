@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ChatBody } from '../../gateway/chat-body.ts';
-import { ChatStream } from '../../gateway/chat-stream.ts';
+import { chatStream } from '../../gateway/chat-stream.ts';
 import type { DeltaEvent, FinishEvent } from '../../shared/token-event.ts';
 import { chunksOf, parseSse, textOf } from './sse-client.ts';
 
@@ -23,7 +23,7 @@ function delta(seq: number, choice: number, text: string, more: Partial<DeltaEve
 test('any interleaving of choices: streamed and whole say the same', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(2), fc.string({ unit: 'binary' }))), fc.boolean(), (steps, includeUsage) => {
-      const stream = new ChatStream({ head, choiceCount: 3, includeUsage });
+      const stream = chatStream({ head, choiceCount: 3, includeUsage });
       const body = new ChatBody({ head, choiceCount: 3, wantsLogprobs: false });
       let text = '';
       const events = [
@@ -53,13 +53,13 @@ test('any interleaving of choices: streamed and whole say the same', () => {
 });
 
 test('the last finish_reason is not told before the job has ended', () => {
-  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  const stream = chatStream({ head, choiceCount: 1, includeUsage: false });
   expect(stream.write(delta(0, 0, 'a', { finishReason: 'length' }))).not.toContain('"length"');
   expect(stream.write(finish)).toContain('"length"');
 });
 
 test('text that is held back adds nothing, and its logprobs are not lost', () => {
-  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  const stream = chatStream({ head, choiceCount: 1, includeUsage: false });
   expect(stream.write(delta(0, 0, ''))).toBe('');
   const logprobs = [{ token: 'a', tokenId: 1, logprob: -1, bytes: [97], top: [{ token: 'b', tokenId: 2, logprob: -2, bytes: [98] }] }];
   const chunks = parseSse(stream.write(delta(1, 0, '', { logprobs }))).events.map(event => JSON.parse(event.data));
@@ -72,12 +72,12 @@ test('text that is held back adds nothing, and its logprobs are not lost', () =>
 });
 
 test('a choice that nobody asked for is not shown', () => {
-  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: false });
+  const stream = chatStream({ head, choiceCount: 1, includeUsage: false });
   expect(stream.write(delta(0, 5, 'x'))).toBe('');
 });
 
 test('usage so far: each chunk counts the tokens up to and with its own, those of the whole answer at the end', () => {
-  const stream = new ChatStream({ head, choiceCount: 1, includeUsage: true, hasRunningUsage: true });
+  const stream = chatStream({ head, choiceCount: 1, includeUsage: true, hasRunningUsage: true });
   const text = [
     stream.write({ type: 'accepted', id: 'j', attempt: 1, seq: 0, promptTokens: 3 }),
     stream.write(delta(1, 0, 'a', { tokenIds: [1] })),

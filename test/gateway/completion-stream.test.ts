@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CompletionBody } from '../../gateway/completion-body.ts';
 import { type CompletionChoiceOut, CompletionLogprobs, type CompletionLogprobsOut } from '../../gateway/completion-response.ts';
-import { CompletionStream } from '../../gateway/completion-stream.ts';
+import { completionStream } from '../../gateway/completion-stream.ts';
 import type { DeltaEvent, EchoEvent, EchoedToken, FinishEvent, TokenLogprob } from '../../shared/token-event.ts';
 import { parseSse } from './sse-client.ts';
 
@@ -73,7 +73,7 @@ test('any interleaving of prompts and choices: streamed and whole say the same',
       fc.boolean(),
       (steps, echoes, includeUsage) => {
         const shape = { head, promptCount: 2, choiceCount: 2, wantsLogprobs: true };
-        const stream = new CompletionStream({ ...shape, includeUsage });
+        const stream = completionStream({ ...shape, includeUsage });
         const body = new CompletionBody({ ...shape, keptCount: 2 });
         let seq = 0;
         const events = [
@@ -163,7 +163,7 @@ describe('log-probabilities', () => {
 
 test('an event of a prompt or choice that nobody asked for adds nothing', () => {
   const shape = { head, promptCount: 1, choiceCount: 1, wantsLogprobs: false };
-  const stream = new CompletionStream({ ...shape, includeUsage: false });
+  const stream = completionStream({ ...shape, includeUsage: false });
   expect(stream.write(delta(0, 5, 'x')) + stream.write(echo(1, 3, 'x'))).toBe('');
   const body = new CompletionBody({ ...shape, keptCount: 1 });
   body.write(delta(0, 5, 'x'));

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ChatBody } from '../../gateway/chat-body.ts';
-import { ChatStream } from '../../gateway/chat-stream.ts';
+import { chatStream } from '../../gateway/chat-stream.ts';
 import { MAX_LISTENERS, OpenJob } from '../../gateway/open-job.ts';
 import { Relay } from '../../gateway/relay.ts';
 import type { ReplyRecord } from '../../gateway/reply-record.ts';
@@ -33,7 +33,7 @@ function listen(options: OpenOptions = {}) {
     writer:
       options.isStreamed === false
         ? new ChatBody({ head, choiceCount: 1, wantsLogprobs: false })
-        : new ChatStream({ head, choiceCount: 1, includeUsage: false }),
+        : chatStream({ head, choiceCount: 1, includeUsage: false }),
     isSureToFit: options.isSureToFit ?? true,
     maxBufferedBytes: options.maxBufferedBytes ?? 1_000_000,
     seenSeq: options.seenSeq ?? -1,
