@@ -30,11 +30,15 @@ type KeySettings = Pick<Settings, 'developmentKey' | 'adminKey' | 'keySecret' | 
 export const DEVELOPMENT_TENANT = 'dev';
 /** Longer ones are nobody's, and comparing them would be work for free. */
 const MAX_KEY_LENGTH = 512;
+/** Genuine keys that are remembered as such, for as long as this isolate lives: what is signed with our secret stays so. */
+const MAX_KNOWN_KEYS = 1_000;
 const FORM = new RegExp(`^sk-sluice-(${TENANT_PATTERN})-([a-z0-9]{1,32})-(${MAC_PATTERN})$`);
 
 export class KeyReader {
   readonly #settings: KeySettings;
   readonly #mac: KeyMac;
+  /** Looked up by a hash of the whole key, so that the time tells nothing of any part of one. */
+  readonly #known = new Map<string, Identity>();
 
   constructor(settings: KeySettings) {
     this.#settings = settings;
@@ -55,6 +59,8 @@ export class KeyReader {
     const key = bearerKey(header);
     const { developmentKey, adminKey } = this.#settings;
     if (key.length > MAX_KEY_LENGTH) throw incorrect();
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
     // The development key is one text in the bindings, without expiry or record: for a gateway on one's own machine.
     if (developmentKey !== undefined && isSameText(key, developmentKey)) {
       return { kind: 'operator', caller: { tenant: DEVELOPMENT_TENANT, keyId: DEVELOPMENT_KEY_ID } };
@@ -63,7 +69,10 @@ export class KeyReader {
     const [, tenant, keyId, mac] = FORM.exec(key) ?? [];
     if (tenant === undefined || keyId === undefined || mac === undefined) throw incorrect();
     if (!(await this.#mac.isValid(tenant, keyId, mac))) throw incorrect();
-    return { kind: 'key', caller: { tenant, keyId } };
+    const identity: Identity = { kind: 'key', caller: { tenant, keyId } };
+    this.#known.set(key, identity);
+    if (this.#known.size > MAX_KNOWN_KEYS) this.#known.delete(this.#known.keys().next().value!);
+    return identity;
   }
 }
 

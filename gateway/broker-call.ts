@@ -19,15 +19,25 @@ export interface RelayRequest {
   promptTokensBound: number;
   /** A batcher may refuse the prompt for more than its length: until one has accepted it, no reply says 200. */
   isPromptUncertain?: boolean;
-  /** What the tenant's object has reserved for the prompt. */
+  /** With which of its tenant's keys it came. */
+  keyId: string;
+  /** Nobody waits for it: it leaves room in the limits for what somebody waits for. */
+  isBackground: boolean;
+  /** Of the prompt, estimated: what is reserved for it. */
   promptTokens: number;
-  /** The tenant's, in the queue. */
-  weight: number;
   /** Longest wait with which it goes into the queue; undefined for the setting. */
   maxWaitMs?: number | undefined;
-  /** Under which the tenant's object is to keep the answer. */
-  cacheKey?: string | undefined;
+  /** Absent where the answer is not kept. */
+  cache?: CacheTerms | undefined;
   delivery: Delivery;
+}
+
+/** How a request uses the answers that are kept for its tenant. */
+export interface CacheTerms {
+  /** Digest of what is asked, but for the model. */
+  content: string;
+  /** One that is kept will do. */
+  mayAnswer: boolean;
 }
 
 /** Body of a call to /attach: whose idempotency key was given once more. */
@@ -160,11 +170,16 @@ export type BrokerCall =
   | { path: '/scale'; body: ScaleRequest }
   | { path: '/models' | '/ready' | '/batchers' | '/queues' | '/held'; body?: undefined };
 
+/** Of a call, as the broker gets it. */
+export function pathOf(request: Request): string {
+  return request.url.slice(ORIGIN.length);
+}
+
 /** The broker's own reply, errors included; a broker that cannot be reached is `dependency_unavailable`. */
 export async function callBroker(c: Context<AppEnv>, shard: string, call: BrokerCall): Promise<Response> {
   try {
     const stub = c.env.BROKER.get(c.env.BROKER.idFromName(shard));
-    const url = `${ORIGIN}${call.path}?shard=${encodeURIComponent(shard)}`;
+    const url = ORIGIN + call.path;
     // By which its lines in the log are found together with ours.
     const headers = { [REQUEST_ID_HEADER]: c.get('requestId'), traceparent: c.get('trace').traceparent };
     const reply = await stub.fetch(

@@ -7,7 +7,11 @@ import { writerFor } from './writer-for.ts';
 
 export const CACHE_STATUS_HEADER = 'x-sluice-cache';
 
-export function cachedReply(kept: string, { job, reply }: { job: Job; reply: ReplyShape }): Promise<Response> {
+export function cachedReply(
+  kept: string,
+  { job, reply }: { job: Job; reply: ReplyShape },
+  headers: Readonly<Record<string, string>>,
+): Promise<Response> {
   const { model, events } = decodeReply(kept, job.id);
   const now = Date.now();
   const relay = new Relay({
@@ -17,7 +21,7 @@ export function cachedReply(kept: string, { job, reply }: { job: Job; reply: Rep
     }),
     isSureToFit: true,
     maxBufferedBytes: Number.POSITIVE_INFINITY,
-    headers: { [CACHE_STATUS_HEADER]: 'hit' },
+    headers: { ...headers, [CACHE_STATUS_HEADER]: 'hit' },
     onGone: () => undefined,
     now,
   });

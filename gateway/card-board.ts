@@ -121,18 +121,26 @@ export function loadOf(cards: readonly BatcherCard[], model: string, now: number
   return load;
 }
 
+interface Naming {
+  task: TaskKind;
+  /** What `default` means, where the settings say. */
+  defaultModel: string | undefined;
+  now: number;
+}
+
+/** The name of the model that a client means, whether it is served now or not; undefined while `default` means nothing. */
+export function modelMeant(cards: readonly BatcherCard[], asked: string, { task, defaultModel, now }: Naming): string | undefined {
+  return asked === DEFAULT_ALIAS ? defaultName(servedModels(cards, now), task, defaultModel) : asked;
+}
+
 /**
  * The model that a client means for a task. Throws `model_not_found` for a name that no batcher has, `invalid_value` for a model that does
  * other things, `no_batcher` for a model that is known and not served now, or while nothing is served at all.
  */
-export function findModel(
-  cards: readonly BatcherCard[],
-  asked: string,
-  options: { task: TaskKind; defaultModel: string | undefined; now: number },
-): ServedModel {
+export function findModel(cards: readonly BatcherCard[], asked: string, options: Naming): ServedModel {
   const { task, defaultModel, now } = options;
   const models = servedModels(cards, now);
-  const name = asked === DEFAULT_ALIAS ? defaultName(models, task, defaultModel) : asked;
+  const name = modelMeant(cards, asked, options);
   const model = models.find(served => served.name === name);
   if (model?.tasks.includes(task)) return model;
   if (model !== undefined) {

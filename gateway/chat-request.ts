@@ -18,6 +18,7 @@ import {
 } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
+import { SparseSchema } from './sparse-schema.ts';
 import { checkStructure, GUIDED_FIELDS, ResponseFormat, structureOf } from './structure-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
@@ -33,6 +34,7 @@ export interface ChatRequest {
 }
 
 const MAX_TOOL_CALLS = 128;
+const encoder = new TextEncoder();
 
 /** A token stands for at least one byte of the rendered prompt; a template adds at most this much a message, and once. */
 const TEMPLATE_TOKENS_PER_MESSAGE = 16;
@@ -152,10 +154,12 @@ export const ChatBody = z
 
 export type ChatBody = z.output<typeof ChatBody>;
 
+const sparseBody = new SparseSchema(ChatBody);
+
 /** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
 export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: number }): ChatRequest {
   checkMessageCount(body, bounds);
-  const parsed = ChatBody.safeParse(body, { reportInput: true });
+  const parsed = sparseBody.safeParse(body);
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   checkToolMessages(request.messages);
@@ -210,7 +214,6 @@ function maxTokensOf(request: Pick<ChatBody, 'max_tokens' | 'max_completion_toke
 }
 
 export function promptTokensBound(messages: readonly ChatMessage[]): number {
-  const encoder = new TextEncoder();
   const byteCount = (text: string | null | undefined) => (text ? encoder.encode(text).byteLength : 0);
   let bound = TEMPLATE_TOKENS;
   for (const message of messages) {

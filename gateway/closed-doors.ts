@@ -7,6 +7,7 @@ import type { MiddlewareHandler } from 'hono';
 import { ApiError } from '../shared/errors.ts';
 import type { Caller } from './api-key.ts';
 import type { Standing } from './tenant/account.ts';
+import type { AdmitReply } from './tenant.ts';
 
 export interface ClosedDoor {
   standing: Standing;
@@ -18,6 +19,9 @@ export interface ClosedDoor {
   /** Stays open for requests of no more tokens than `room`, and for those of more than `wanted`, which `opensAt` is too early for. */
   tokens?: { room: number; wanted: number } | undefined;
 }
+
+/** A broker's word on a refusal: the door that is closed, in JSON. It goes no further than the Worker. */
+export const DOOR_HEADER = 'x-sluice-closed-door';
 
 /** A flood of thousands a second becomes some calls a second. */
 const MEMORY_MS = 250;
@@ -51,6 +55,19 @@ export class ClosedDoors {
     const retryAfterSeconds = Math.max(1, Math.ceil((door.opensAt - now) / 1000));
     return { standing: door.standing, error: new ApiError('rate_limit_exceeded', door.message, { retryAfterSeconds }) };
   }
+}
+
+/** What a refusal tells of later requests; undefined where that is nothing. */
+export function doorOf({
+  standing,
+  closedUntil: opensAt,
+  tokensClosed,
+  error,
+}: AdmitReply & { outcome: 'refused' }): ClosedDoor | undefined {
+  if (standing === undefined) return undefined;
+  const { message } = error;
+  if (opensAt !== undefined) return { standing, message, opensAt };
+  return tokensClosed && { standing, message, opensAt: tokensClosed.retryAt, closedUntil: tokensClosed.until, tokens: tokensClosed };
 }
 
 /** After an admin call limits may be others. */

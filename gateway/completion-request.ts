@@ -8,6 +8,7 @@ import { checkGeneration, complainTo, GENERATION_FIELDS, given, samplingOf, serv
 import type { JsonObject } from './json-body.ts';
 import { promptForms, promptsSchema, textPrompt } from './prompt-forms.ts';
 import { custom, refusal } from './refusal.ts';
+import { SparseSchema } from './sparse-schema.ts';
 import { checkStructure, GUIDED_FIELDS, ResponseFormat, structureOf } from './structure-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
@@ -24,6 +25,7 @@ export interface CompletionRequest {
   isPromptUncertain: boolean;
 }
 
+const encoder = new TextEncoder();
 const DEFAULT_MAX_TOKENS = 16;
 /** Of all prompts together: what one request may hold of the batch. */
 const MAX_TOTAL_CHOICES = 128;
@@ -73,10 +75,12 @@ export const CompletionBody = z
     checkGeneration(body, maxTokens, complain);
   });
 
+const sparseBody = new SparseSchema(CompletionBody);
+
 /** Throws the ApiError of the first fault. Whether the model exists is for whoever knows the batchers. */
 export function parseCompletionRequest(body: JsonObject): CompletionRequest {
   // An absent field would not reach its schema.
-  const parsed = CompletionBody.safeParse({ ...body, prompt: body.prompt }, { reportInput: true });
+  const parsed = sparseBody.safeParse({ ...body, prompt: body.prompt });
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   const [prompt, ...morePrompts] = request.prompt as [Prompt, ...Prompt[]];
@@ -112,5 +116,5 @@ export function parseCompletionRequest(body: JsonObject): CompletionRequest {
 /** A token stands for at least one byte; a model may want one more in front. */
 function tokensBound(prompt: Prompt): number {
   if (prompt.kind === 'tokens') return prompt.tokenIds.length;
-  return prompt.kind === 'text' ? new TextEncoder().encode(prompt.text).byteLength + 1 : 0;
+  return prompt.kind === 'text' ? encoder.encode(prompt.text).byteLength + 1 : 0;
 }

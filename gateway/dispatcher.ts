@@ -57,7 +57,6 @@ export class Dispatcher {
   readonly #fair: FairQueue;
   readonly #feed: PrefixFeed;
   readonly #router: PrefixRouter;
-  readonly #onTrouble: (message: string) => void;
   readonly #cards: DispatcherOptions['cards'];
   /** Of this broker: what is known of the jobs that wait. */
   readonly #placed = new PlacedJobs();
@@ -65,10 +64,9 @@ export class Dispatcher {
   constructor({ link, cards, estimate, settings, onTrouble }: DispatcherOptions) {
     const directory = new PrefixDirectory();
     this.#admission = new Admission({ estimate, settings });
-    this.#fair = new FairQueue(link);
+    this.#fair = new FairQueue(link, onTrouble);
     this.#feed = new PrefixFeed({ link, directory, onTrouble });
     this.#router = new PrefixRouter({ directory, estimate });
-    this.#onTrouble = onTrouble;
     this.#cards = cards;
   }
 
@@ -98,17 +96,13 @@ export class Dispatcher {
     return place;
   }
 
-  /** The job is over, or was never put there: its tenant is held to what was computed for it. Never throws. */
-  async settle(record: ReplyRecord, computedTokens: number): Promise<void> {
+  /** The job is over, or was never put there: its tenant is held to what was computed for it. */
+  settle(record: ReplyRecord, computedTokens: number): void {
     const { id, model, serviceClass, tenant, weight, expectedTokens: tokens, isQuick = false } = record;
     this.#placed.remove(model, id);
     const entrant = { id, model, serviceClass, tenant, weight, tokens, isQuick, queueName: queueNameOf(record) };
-    try {
-      // What needed no row was computed by nobody else either: it took what was expected.
-      await this.#fair.settle(entrant, isQuick ? tokens : computedTokens);
-    } catch (error) {
-      this.#onTrouble(String(error));
-    }
+    // What needed no row was computed by nobody else either: it took what was expected.
+    this.#fair.settle(entrant, isQuick ? tokens : computedTokens);
   }
 
   /** A queue by itself, in which work is measured by the text that it is about. */
@@ -146,9 +140,16 @@ export class Dispatcher {
     if (maxAheadCount < 0) return this.#admission.refusal(applicant, 0, to.load);
     const queueName = queueNameOf(to);
     const queueNames = [SHARED_QUEUE, ...to.serving.filter(card => card.ownQueueCount !== undefined).map(card => ownQueue(card.batcherId))];
-    const entry = await this.#fair.enter({ id, model, serviceClass, tenant, weight, tokens, queueName, maxAheadCount }, queueNames);
-    if (entry.outcome === 'refused') return this.#admission.refusal(applicant, entry.aheadCount, to.load);
+    // Before it has its place: those that ask at the same time must know of it.
     this.#placed.add(model, id, { tokens, promptTokens });
-    return { batcherId: to.batcherId, priority: entry.priority, expectedTokens: tokens };
+    let isPlaced = false;
+    try {
+      const entry = await this.#fair.enter({ id, model, serviceClass, tenant, weight, tokens, queueName, maxAheadCount }, queueNames);
+      if (entry.outcome === 'refused') return this.#admission.refusal(applicant, entry.aheadCount, to.load);
+      isPlaced = true;
+      return { batcherId: to.batcherId, priority: entry.priority, expectedTokens: tokens };
+    } finally {
+      if (!isPlaced) this.#placed.remove(model, id);
+    }
   }
 }

@@ -4,9 +4,10 @@ import { type ApiError, errorBody, statusOf } from '../shared/errors.ts';
 /** Tells the outermost middleware what to log and count; it takes it off again. */
 export const ERROR_CODE_HEADER = 'x-sluice-error-code';
 
-export function errorResponse(error: ApiError): Response {
-  const headers = new Headers({ 'content-type': 'application/json', [ERROR_CODE_HEADER]: error.code });
-  if (error.retryAfterSeconds !== undefined) headers.set('retry-after', String(error.retryAfterSeconds));
-  if (error.status === 401) headers.set('www-authenticate', 'Bearer');
-  return new Response(JSON.stringify(errorBody(error)), { status: statusOf(error.code), headers });
+export function errorResponse(error: ApiError, more?: Readonly<Record<string, string>>): Response {
+  const { code, retryAfterSeconds, status } = error;
+  const headers: Record<string, string> = { 'content-type': 'application/json', [ERROR_CODE_HEADER]: code, ...more };
+  if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds);
+  if (status === 401) headers['www-authenticate'] = 'Bearer';
+  return new Response(JSON.stringify(errorBody(error)), { status: statusOf(code), headers });
 }

@@ -27,6 +27,21 @@ const FORGET_TOKENS = 1_000_000;
 /** A job that was given a place gets there before, or its broker has died. */
 const ENTERING_S = 5;
 
+/** What has ended is told with the next entrance, or by itself after this long. */
+const SETTLE_AFTER_MS = 20;
+
+/**
+ * Tells what jobs took that are over: of each its name, its tenant, how much longer it was than expected, in virtual time; in ARGV from `first` on.
+ */
+const SETTLE_FROM = `
+local function settle_from(first)
+  for at = first, #ARGV, 3 do
+    redis.call('HDEL', KEYS[2], ARGV[at])
+    if redis.call('ZSCORE', KEYS[1], ARGV[at + 1]) then redis.call('ZINCRBY', KEYS[1], ARGV[at + 2], ARGV[at + 1]) end
+  end
+end
+`;
+
 /** Of RedisLink what is used here. */
 export interface Link {
   run<T>(command: (client: ScriptClient) => Promise<T>): Promise<T>;
@@ -67,11 +82,11 @@ export type Entry = { outcome: 'entered'; priority: number; aheadCount: number }
  * ARGV[8]     lifetime of the times in ms
  * ARGV[9]     id of the job
  * ARGV[10]    seconds after which a job that is not on its queue will not come
- * ARGV[11..]  prefixes of the names of jobs, in the order of the queues
+ * ARGV[11..]  prefixes of the names of jobs, in the order of the queues; then what SETTLE_FROM takes
  *
  * Output: { priority, or 0 when refused; how many stand before it }
  */
-const ENTER = new RedisScript(`
+const ENTER = new RedisScript(`${SETTLE_FROM}
 local UNIT = 4294967296
 local tenant, length = ARGV[1], tonumber(ARGV[2])
 local base, steps, step_time = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -79,6 +94,7 @@ local function score(priority) return string.format('%.0f', priority * UNIT) end
 local function time_of(member) return tonumber(redis.call('ZSCORE', KEYS[1], member) or '0') end
 
 local queue_count = (#KEYS - 2) / 3
+settle_from(11 + queue_count)
 local second = tonumber(redis.call('TIME')[1])
 local first
 for index = 0, queue_count - 1 do
@@ -157,29 +173,29 @@ return { priority, ahead }
  * KEYS[1]  sorted set of virtual times
  * KEYS[2]  hash of the jobs that may not be on their queue yet
  *
- * ARGV     of each job: its name, its tenant, how much longer it was than expected, in virtual time
+ * ARGV     what SETTLE_FROM takes
  */
-const SETTLE = new RedisScript(`
-for at = 1, #ARGV, 3 do
-  redis.call('HDEL', KEYS[2], ARGV[at])
-  if redis.call('ZSCORE', KEYS[1], ARGV[at + 1]) then redis.call('ZINCRBY', KEYS[1], ARGV[at + 2], ARGV[at + 1]) end
-end
+const SETTLE = new RedisScript(`${SETTLE_FROM}
+settle_from(1)
 return 0
 `);
 
-/** Arguments of SETTLE that go out together. */
+/** What of one model and class has ended, as SETTLE_FROM takes it. */
 interface Settling {
+  keys: readonly [fair: string, entering: string];
   args: (string | number)[];
-  sent: Promise<void>;
 }
 
 export class FairQueue {
   readonly #link: Link;
-  /** Of each model and class, what has ended in this breath. */
-  readonly #settling = new Map<string, Settling>();
+  readonly #onTrouble: (message: string) => void;
+  /** By their first key. */
+  #settling = new Map<string, Settling>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(link: Link) {
+  constructor(link: Link, onTrouble: (message: string) => void) {
     this.#link = link;
+    this.#onTrouble = onTrouble;
   }
 
   /**
@@ -207,29 +223,44 @@ export class FairQueue {
       id,
       ENTERING_S,
       ...names.map(name => jobPrefix(model, name)),
+      ...this.#takeSettling(keys[0]!),
     ];
     const [priority, aheadCount] = (await this.#link.run(client => ENTER.run(client, keys, args))) as [number, number];
     return priority === 0 ? { outcome: 'refused', aheadCount } : { outcome: 'entered', priority, aheadCount };
   }
 
-  /** A job is over, or was never queued: what it took instead of what was expected. Jobs that end in the same breath are told together. */
-  settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): Promise<void> {
+  /** A job is over, or was never queued: what it took instead of what was expected. */
+  settle(job: Omit<Entrant, 'maxAheadCount'>, usedTokens: number): void {
     const { id, model, tenant, queueName } = job;
     const lane = laneOf(job);
     const keys = [fairKey(model, lane), enteringKey(model, lane)] as const;
     let settling = this.#settling.get(keys[0]);
     if (settling === undefined) {
-      settling = { args: [], sent: Promise.resolve().then(() => this.#sendSettling(keys)) };
+      settling = { keys, args: [] };
       this.#settling.set(keys[0], settling);
     }
     settling.args.push(jobPrefix(model, queueName) + id, tenant, (usedTokens - job.tokens) / job.weight);
-    return settling.sent;
+    this.#timer ??= setTimeout(() => void this.flush(), SETTLE_AFTER_MS);
   }
 
-  async #sendSettling(keys: readonly [fair: string, entering: string]): Promise<void> {
-    const { args } = this.#settling.get(keys[0])!;
-    this.#settling.delete(keys[0]);
-    await this.#link.run(client => SETTLE.run(client, keys, args));
+  #takeSettling(key: string): (string | number)[] {
+    const args = this.#settling.get(key)?.args ?? [];
+    this.#settling.delete(key);
+    return args;
+  }
+
+  /** Tells at once what no entrance has taken along. Never throws. */
+  async flush(): Promise<void> {
+    if (this.#timer !== undefined) clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const all = [...this.#settling.values()];
+    this.#settling = new Map();
+    try {
+      await Promise.all(all.map(({ keys, args }) => this.#link.run(client => SETTLE.run(client, keys, args))));
+    } catch (error) {
+      // What is not told is an unfairness of one answer.
+      this.#onTrouble(String(error));
+    }
   }
 }
 

@@ -5,6 +5,8 @@ import { joinedBytes } from './joined-bytes.ts';
 
 export type JsonObject = Record<string, unknown>;
 
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+
 type Bounds = Pick<Settings, 'maxBodyBytes' | 'maxJsonDepth'>;
 
 /** Throws `body_too_large` or `invalid_json`. */
@@ -46,7 +48,7 @@ function tooLarge(limit: number): ApiError {
 
 function decode(bytes: Uint8Array): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes);
+    return decoder.decode(bytes);
   } catch {
     throw new ApiError('invalid_json', 'The request body is not valid UTF-8.');
   }

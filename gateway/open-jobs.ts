@@ -301,6 +301,10 @@ export class OpenJobs {
   }
 }
 
+export function cancelled(): ApiError {
+  return new ApiError('request_cancelled', 'The request was cancelled.');
+}
+
 function notTaken(limitMs: number): ApiError {
   return new ApiError('no_batcher', `No batcher took the request within ${limitMs} ms.`, {
     retryAfterSeconds: NO_BATCHER_RETRY_AFTER_SECONDS,

@@ -39,6 +39,8 @@ export interface Pipeline {
 export declare class Redis {
   constructor(options: RedisAddress & RedisOptions);
   readonly status: string;
+  /** Its socket, while it has one. */
+  readonly stream?: { cork(): void; uncork(): void };
   on(event: 'ready' | 'close' | 'end', listener: () => void): this;
   on(event: 'error', listener: (error: Error) => void): this;
   off(event: 'ready', listener: () => void): this;

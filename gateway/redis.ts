@@ -10,14 +10,17 @@ export interface RedisLinkOptions {
   /** Bounds connecting and the answer to a command. */
   timeoutMs: number;
   /** Called when the connection is lost and when it is back, not at each try in between. */
-  onChange(state: 'connected' | 'lost', cause: string | undefined): void;
+  onChange(state: LinkState, cause: string | undefined): void;
 }
+
+export type LinkState = 'connected' | 'lost';
 
 const RETRY_STEP_MS = 50;
 const RETRY_MAX_MS = 500;
 /** Longer than the longest pause between two tries. */
 const LOST_WAIT_MS = 1_000;
 const SILENT_TIMEOUTS = 3;
+const BREATH_TURNS = 16;
 /** How ioredis says it. */
 const NOT_SENT = "Stream isn't writeable";
 const NOT_ANSWERED = 'timed out';
@@ -31,6 +34,7 @@ export class RedisLink {
   readonly #timeoutMs: number;
   #state: 'connecting' | 'connected' | 'lost' = 'connecting';
   #cause: string | undefined;
+  #isGathering = false;
   #answeredAt = Date.now();
   /** Commands without an answer, oldest first. One timer watches over all: one each costs more than the command. */
   readonly #underWay = new Set<{ dueLook: number; reject(error: Error): void }>();
@@ -82,8 +86,9 @@ export class RedisLink {
    */
   async run<T>(command: (client: Redis) => Promise<T>): Promise<T> {
     for (let isRetry = false; ; isRetry = true) {
-      await this.#ready();
+      if (!this.isConnected) await this.#ready();
       try {
+        this.#gather();
         const answer = await this.#bounded(command(this.client));
         this.#answeredAt = Date.now();
         return answer;
@@ -94,6 +99,18 @@ export class RedisLink {
         throw unavailable(message);
       }
     }
+  }
+
+  /** Commands that are given in one breath go out in one write, since a write costs more than most commands. */
+  #gather(): void {
+    const { stream } = this.client;
+    if (this.#isGathering || stream === undefined) return;
+    this.#isGathering = true;
+    stream.cork();
+    void breath().then(() => {
+      this.#isGathering = false;
+      stream.uncork();
+    });
   }
 
   #bounded<T>(answer: Promise<T>): Promise<T> {
@@ -126,7 +143,6 @@ export class RedisLink {
   }
 
   async #ready(): Promise<void> {
-    if (this.isConnected) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     // Known to be away: one more try to connect fits in, and whoever asks again soon is answered soon.
     const limitMs = this.#state === 'lost' ? Math.min(LOST_WAIT_MS, this.#timeoutMs) : this.#timeoutMs;
@@ -145,6 +161,11 @@ export class RedisLink {
     if (!this.isConnected || Date.now() - this.#answeredAt < SILENT_TIMEOUTS * this.#timeoutMs) return;
     this.client.disconnect(true);
   }
+}
+
+/** As long as BullMQ takes from a call to its command: so many turns of promises, without any I/O. */
+async function breath(): Promise<void> {
+  for (let turn = 0; turn < BREATH_TURNS; turn++) await undefined;
 }
 
 function unavailable(cause: string | undefined): ApiError {

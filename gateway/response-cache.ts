@@ -93,11 +93,17 @@ export function isDeterministic({ sampling, task }: Pick<Job, 'sampling' | 'task
 
 /**
  * Equal for jobs that ask for the same, hexadecimal: parsing has put a job's fields in one order, but for tools, which the model sees in the
- * client's. Who asks, when, and how the answer is to come is no part of it; the tenant need not be, since each has a cache of its own.
+ * client's. Who asks, when, and how the answer is to come is no part of it; the tenant need not be, since each has a cache of its own. Nor is the
+ * name by which the model was asked for, which may mean another one tomorrow.
  */
 export async function contentKey(job: Job): Promise<string> {
-  const { version, id, tenant, shard, submittedAt, serviceClass, ttftSloMs, traceparent, tracestate, ...content } = job;
+  const { version, id, tenant, model, shard, submittedAt, serviceClass, ttftSloMs, traceparent, tracestate, ...content } = job;
   return await textDigest(JSON.stringify({ version, ...content }));
+}
+
+/** Under which a model's answer to it is kept; the model by its own name. */
+export function cacheKeyOf(model: string, content: string): string {
+  return `${content} ${model}`;
 }
 
 /** Undefined for an answer that is not whole. Deltas that follow each other become one. */

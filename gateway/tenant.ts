@@ -1,6 +1,6 @@
 /**
  * Tenant: the Durable Object of one tenant: its keys, limits, open requests and usage; a thin host over the pure parts in tenant/.
- * One call lets a request in or refuses it, and what it has answered survives an eviction.
+ * One call lets requests in or refuses them, and what it has answered survives an eviction.
  */
 import { DurableObject } from 'cloudflare:workers';
 import type { ApiError, ErrorCode } from '../shared/errors.ts';
@@ -27,6 +27,13 @@ export type AdmitReply = { standing: Standing | undefined } & (
   /** `closedUntil`: until then no request of this key fits, whatever it asks for. */
   | { outcome: 'refused'; error: RefusedCall; closedUntil?: number; tokensClosed?: TokensClosed }
 );
+
+/** A request that wants to be let in. */
+export interface Application {
+  request: MeteredRequest;
+  /** Under which an answer to it may have been kept. */
+  cacheKey: string | undefined;
+}
 
 /** No request of this key that wants more than `room` tokens fits before `until`; one of up to `wanted` fits at `retryAt`. */
 export interface TokensClosed {
@@ -60,8 +67,8 @@ export interface KeyChange {
 
 /** A commit takes about a millisecond of the processor, many times a request's own accounting (measured). */
 const WRITE_AFTER_MS = 50;
-/** A settlement takes a few milliseconds from the last byte of an answer. */
-const SETTLEMENT_WAIT_MS = 30;
+/** A settlement takes some milliseconds from the last byte of an answer: brokers let it wait for company. */
+const SETTLEMENT_WAIT_MS = 40;
 const MAX_KEYS = 1_000;
 const KEY_ID_LENGTH = 12;
 const KEY_ID_LETTERS = 'abcdefghijklmnopqrstuvwxyz234567';
@@ -93,25 +100,41 @@ export class Tenant extends DurableObject<Env> {
     if (this.#account.openCount > 0) this.#armAlarm();
   }
 
-  /** Lets a request in, with a reservation that settle ends; or answers it with what was kept under `cacheKey`. */
-  async admit(request: MeteredRequest, scope: Scope, cacheKey?: string): Promise<AdmitReply> {
-    let now = Date.now();
-    const fault = this.#fault(request.keyId, scope, now);
-    if (fault !== undefined) return { outcome: 'refused', standing: undefined, error: plain(fault) };
-    const reply = cacheKey === undefined ? undefined : this.#replies.find(cacheKey, now);
-    if (reply !== undefined) return this.#answer(request, reply, now);
-    let admission = this.#account.admit(request, now);
-    if (admission.outcome === 'refused' && this.#mayEndSoon(admission)) {
-      await this.#nextSettlement();
-      now = Date.now();
-      admission = this.#account.admit(request, now);
-    }
+  /**
+   * What a broker has for it, in one call: how requests have ended, then requests that want to be let in, with a reservation each that a
+   * settlement ends. Undefined for one that may fit when others' settlements have come: it is to be tried by itself, by admit.
+   */
+  serve(settlements: Settlement[], applications: Application[]): (AdmitReply | undefined)[] {
+    if (settlements.length > 0) this.settle(settlements);
+    return applications.map(application => {
+      const { reply, mayEndSoon } = this.#decide(application);
+      return mayEndSoon ? undefined : reply;
+    });
+  }
+
+  /** Waits a moment where that may help. */
+  async admit(application: Application): Promise<AdmitReply> {
+    const { reply, mayEndSoon } = this.#decide(application);
+    if (!mayEndSoon) return reply;
+    await this.#nextSettlement();
+    return this.#decide(application).reply;
+  }
+
+  #decide({ request, cacheKey }: Application): { reply: AdmitReply; mayEndSoon: boolean } {
+    const now = Date.now();
+    const fault = this.#fault(request.keyId, 'infer', now);
+    if (fault !== undefined) return decided({ outcome: 'refused', standing: undefined, error: plain(fault) });
+    const kept = cacheKey === undefined ? undefined : this.#replies.find(cacheKey, now);
+    if (kept !== undefined) return decided(this.#answer(request, kept, now));
+    const admission = this.#account.admit(request, now);
     const standing = this.#account.standing(request.keyId, now);
-    if (admission.outcome === 'refused') return { ...refusedBy(admission, now), standing };
+    if (admission.outcome === 'refused') {
+      return { reply: { ...refusedBy(admission, now), standing }, mayEndSoon: this.#mayEndSoon(admission) };
+    }
     this.#store.putLease(admission.lease);
     this.#writeSoon();
     this.#armAlarm();
-    return { outcome: 'admitted', standing, maxTokens: admission.maxTokens, weight: this.#store.weight() };
+    return decided({ outcome: 'admitted', standing, maxTokens: admission.maxTokens, weight: this.#store.weight() });
   }
 
   /** A request that an earlier answer answers counts as a request, and as no tokens. */
@@ -338,6 +361,10 @@ export class Tenant extends DurableObject<Env> {
 
 /** Leases are renewed before they expire, so the first to expire moves on all the time. */
 const ALARM_PAUSE_MS = 1_000;
+
+function decided(reply: AdmitReply): { reply: AdmitReply; mayEndSoon: boolean } {
+  return { reply, mayEndSoon: false };
+}
 
 function refusedBy(
   refused: Refused,

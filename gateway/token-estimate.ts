@@ -7,10 +7,10 @@ const TEMPLATE_TOKENS_PER_MESSAGE = 8;
 /** Begin and end, and the default system message that some templates add. */
 const TEMPLATE_TOKENS = 40;
 const BEGIN_TOKENS = 1;
+const encoder = new TextEncoder();
 
 /** Of all prompts, whatever is asked of them. */
 export function estimatePromptTokens(job: Pick<Job, 'prompt' | 'morePrompts'>): number {
-  const encoder = new TextEncoder();
   const tokens = (text: string) => (text === '' ? 0 : Math.ceil(encoder.encode(text).byteLength / BYTES_PER_TOKEN));
   return promptsOf(job).reduce((sum, prompt) => sum + estimate(prompt, tokens), 0);
 }

@@ -1,5 +1,4 @@
 /** WriterFor: the writer of the body that a request asked for: of which call, as a stream or whole. */
-
 import type { ResponseShape } from './broker-call.ts';
 import { ChatBody } from './chat-body.ts';
 import { chatStream } from './chat-stream.ts';

@@ -36,6 +36,8 @@ export class BrokerMetrics {
   readonly #series = new Series();
   /** Of the Worker, whichever broker they were handed to. */
   readonly #handedOver = new Series();
+  /** Names of the counters of an end, which are longer to write than to count. */
+  readonly #endNames = new Map<string, { answers: string; promptTokens: string; cachedTokens: string }>();
   readonly #relayedTokens = new Map<string, number>();
   readonly #ttft = new Histograms('sluice_gateway_time_to_first_token_seconds', TTFT_BUCKETS);
   readonly #queueTime = new Histograms('sluice_gateway_queue_time_seconds', REQUEST_BUCKETS);
@@ -62,11 +64,21 @@ export class BrokerMetrics {
   }
 
   ended({ model, submittedAt, outcome, used }: EndedJob, now: number): void {
-    const labels = this.#labels(model);
-    this.#series.add(seriesKey('sluice_gateway_answers_total', { ...labels, outcome }));
-    this.#series.add(seriesKey('sluice_gateway_prompt_tokens_total', labels), used.promptTokens);
-    this.#series.add(seriesKey('sluice_gateway_cached_prompt_tokens_total', labels), used.cachedTokens);
-    if (outcome === 'finished') this.#requestTime.observe(model, () => labels, Math.max(0, now - submittedAt) / 1000);
+    const kind = `${outcome} ${model}`;
+    let names = this.#endNames.get(kind);
+    if (names === undefined) {
+      const labels = this.#labels(model);
+      names = {
+        answers: seriesKey('sluice_gateway_answers_total', { ...labels, outcome }),
+        promptTokens: seriesKey('sluice_gateway_prompt_tokens_total', labels),
+        cachedTokens: seriesKey('sluice_gateway_cached_prompt_tokens_total', labels),
+      };
+      this.#endNames.set(kind, names);
+    }
+    this.#series.add(names.answers);
+    this.#series.add(names.promptTokens, used.promptTokens);
+    this.#series.add(names.cachedTokens, used.cachedTokens);
+    if (outcome === 'finished') this.#requestTime.observe(model, () => this.#labels(model), Math.max(0, now - submittedAt) / 1000);
   }
 
   redisLost(connection: string): void {

@@ -23,13 +23,21 @@ const HEAD_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 
 export class RequestCounts {
   readonly #series = new Series();
+  /** Names of the counters of one kind of request, which are longer to write than to count. */
+  readonly #names = new Map<string, string[]>();
   readonly #heads = new Histograms('sluice_gateway_time_to_first_byte_seconds', HEAD_BUCKETS);
   #scheduledAt: number | undefined;
 
   count({ route = 'none', method, status, code, headMs }: AnsweredRequest): void {
     const known = METHODS.has(method) ? method : 'other';
-    this.#series.add(`sluice_gateway_requests_total{route="${route}",method="${known}",status="${status}"}`);
-    if (code !== undefined) this.#series.add(seriesKey('sluice_gateway_refusals_total', { code }));
+    const kind = `${route} ${known} ${status} ${code ?? ''}`;
+    let names = this.#names.get(kind);
+    if (names === undefined) {
+      names = [seriesKey('sluice_gateway_requests_total', { route, method: known, status: String(status) })];
+      if (code !== undefined) names.push(seriesKey('sluice_gateway_refusals_total', { code }));
+      this.#names.set(kind, names);
+    }
+    for (const name of names) this.#series.add(name);
     this.#heads.observe(route, () => ({ route }), headMs / 1000);
   }
 

@@ -18,9 +18,10 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(() => {
   redis = new Redis(server.url);
-  fair = new FairQueue({ run: command => command(redis) });
+  fair = new FairQueue({ run: command => command(redis) }, message => expect.fail(message));
 });
 afterEach(async () => {
+  await fair.flush();
   await redis.flushall();
   redis.disconnect();
 });
@@ -58,7 +59,7 @@ class Simulation {
     this.order.push(id);
     this.served.set(job.tenant, (this.served.get(job.tenant) ?? 0) + job.usedTokens);
     await redis.del(`${queuePrefix(MODEL)}:${job.queueName}:${id}`);
-    await fair.settle(job, job.usedTokens);
+    fair.settle(job, job.usedTokens);
     return job;
   }
 
@@ -129,6 +130,19 @@ describe('FairQueue', () => {
     );
     expect(share.longer).toBeGreaterThan(0.45);
     expect(share.longer).toBeLessThan(0.55);
+  });
+
+  it('tells what has ended with the next entrance, and by itself when none comes', async () => {
+    const simulation = new Simulation();
+    const endOf = async (tenant: string) => Number(await redis.zscore(fairKey(MODEL, 'default'), tenant));
+    await simulation.arrive({ tenant: 'a', tokens: 100, usedTokens: 140 });
+    const expected = await endOf('a');
+    await simulation.serve();
+    await simulation.arrive({ tenant: 'b', tokens: 10, usedTokens: 30 });
+    expect(await endOf('a')).toBe(expected + 40);
+    const last = await endOf('b');
+    await simulation.serve();
+    await expect.poll(() => endOf('b')).toBe(last + 20);
   });
 
   it('never lets a request of a light tenant wait behind a flood', async () => {

@@ -1,7 +1,7 @@
 /** Metered: how the headers say a time, and how long a closed door stays closed. */
 import { describe, expect, test } from 'vitest';
 import { ClosedDoors } from '../../gateway/closed-doors.ts';
-import { duration } from '../../gateway/metered.ts';
+import { duration } from '../../gateway/limit-headers.ts';
 import { estimatePromptTokens } from '../../gateway/token-estimate.ts';
 
 test.each([

@@ -327,6 +327,32 @@ describe('response cache', () => {
     for (let i = 0; i < 2; i++) expect((await stack.post(failing)).status).toBe(500);
   });
 
+  test('an answer is its model’s: `default` that means another one, and the same model by its own name', async () => {
+    const body = greedy({ pieces: ['whose?'] });
+    await (await stack.post(body)).json();
+    expect(((await (await untilHit(body)).json()) as Completion).model).toBe(MODEL);
+    expect(status(await stack.post({ ...body, model: MODEL }))).toBe('hit');
+    // Before the other in the order of names, by which `default` goes.
+    const other = await startTokenSource({ redisUrl: stack.redis.url, model: 'a-model' });
+    const untilDefaultIs = (model: string) =>
+      eventually(`\`default\` means ${model}`, async () => {
+        const reply = await fetch(`${stack.gateway.url}/v1/models/default`, { headers: { authorization: `Bearer ${stack.gateway.key}` } });
+        return ((await reply.json()) as { id: string }).id === model;
+      });
+    try {
+      await untilDefaultIs('a-model');
+      const reply = await stack.post(body);
+      expect(status(reply)).toBe('miss');
+      expect(((await reply.json()) as Completion).model).toBe('a-model');
+      expect(status(await stack.post({ ...body, model: MODEL }))).toBe('hit');
+    } finally {
+      other.card.state = 'draining';
+      await other.publish();
+      await untilDefaultIs(MODEL);
+      await other.stop();
+    }
+  });
+
   test('400 for a use of the cache that there is not', async () => {
     const reply = await stack.post(greedy({}), withHeaders({ 'x-sluice-cache': 'maybe' }));
     expect(((await reply.json()) as ErrorReply).error).toMatchObject({ code: 'invalid_value', param: 'x-sluice-cache' });

@@ -99,12 +99,13 @@ const JOB: Job = {
 };
 
 describe('contentKey', () => {
-  it('is the same whoever asks, when, and how urgently', async () => {
+  it('is the same whoever asks, when, how urgently, and of which model by which name', async () => {
     const key = await contentKey(JOB);
     const other = {
       ...JOB,
       id: 'x',
       tenant: 'u',
+      model: 'default',
       shard: 'main-1',
       submittedAt: 2,
       serviceClass: 'flex' as const,
@@ -116,7 +117,6 @@ describe('contentKey', () => {
 
   it('is another for whatever changes the answer, fields that are not known here included', async () => {
     const changes: object[] = [
-      { model: 'n' },
       { prompt: { kind: 'chat', messages: [{ role: 'user', content: 'ho' }] } },
       { prompt: { kind: 'text', text: 'hi' } },
       { sampling: { temperature: 0, seed: 1 } },
