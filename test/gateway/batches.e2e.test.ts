@@ -278,7 +278,7 @@ describe('cancelling', () => {
   });
 
   test('survives the gateway', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const { id } = await begin(names(10, 'held').map(name => chatLine(name, name)));
     await eventually('it to be looked through', async () => (await openai.batches.retrieve(id)).status === 'in_progress');
     await openai.batches.cancel(id);
@@ -366,7 +366,7 @@ test('lists, page by page', async () => {
 });
 
 test('a file that is read cannot be deleted, and one that was is gone', async () => {
-  stack.source.hold();
+  await stack.source.hold();
   const batch = await begin([chatLine('a', 'x')]);
   await expect(openai.files.delete(batch.input_file_id)).rejects.toMatchObject({ status: 400 });
   stack.source.resume();

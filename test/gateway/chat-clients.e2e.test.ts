@@ -48,7 +48,7 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
 
   test('heartbeats of a request that waits do no harm', async () => {
     const { stream, replies } = client();
-    stack.source.hold();
+    await stack.source.hold();
     const reading = all(stream(asking({ pieces: ['a', 'b', 'c'], stepMs: 300 })));
     await eventually('the stream to begin', () => replies.length === 1);
     await new Promise(resolve => setTimeout(resolve, 2_000));

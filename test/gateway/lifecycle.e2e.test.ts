@@ -59,7 +59,7 @@ describe('cases 46 and 48: a client that leaves', () => {
   });
 
   test.each([true, false])('while it waits, stream %s: the job leaves the queue', async stream => {
-    stack.source.hold();
+    await stack.source.hold();
     const client = await open(scripted(endless, { stream }));
     await eventually('the job to be queued', async () => (await queued()) === 1);
     const taken = stack.source.taken.length;
@@ -140,7 +140,7 @@ describe('case 42: Redis goes and comes back', () => {
   });
 
   test('a client that left meanwhile has its job cancelled afterwards', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const client = await open(scripted(endless, { stream: true }));
     await eventually('the job to be queued', async () => (await queued()) === 1);
     const leftCount = () => stack.gateway.output().split('"why":"left"').length;

@@ -100,7 +100,7 @@ describe('metrics', () => {
   });
 
   test('of jobs that wait', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const waiting = Array.from({ length: 3 }, () => stack.post(scripted({ pieces: ['a'] })));
     await eventually('three jobs to wait', async () => sumOf(await page(), 'sluice_gateway_queued_jobs', 'queue="shared"') === 3);
     stack.source.resume();

@@ -99,7 +99,7 @@ describe.skipIf(chromium === undefined)('playground', () => {
 
   it('shows the place in the queue, then the rate of each answer and of all together', async () => {
     await enterKey();
-    stack.source.hold();
+    await stack.source.hold();
     const others = await Promise.all(
       [1, 2].map(() => stack.post({ model: 'default', stream: true, messages: [{ role: 'user', content: 'x' }] })),
     );

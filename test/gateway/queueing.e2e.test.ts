@@ -103,7 +103,7 @@ describe('admission', () => {
   });
 
   test('the queue is bounded in tokens, for each at the place that it would have', async () => {
-    source.hold();
+    await source.hold();
     const pending = new AbortController();
     const long = { max_tokens: 50_000 };
     // Measured answers are short, so that it is the prompts that fill the queue.
@@ -149,7 +149,7 @@ describe('admission', () => {
 
 describe('fairness', () => {
   test('a light tenant’s request is taken before the rest of a flood that was there first', async () => {
-    source.hold();
+    await source.hold();
     const flood = Array.from({ length: 12 }, (_, i) => stack.post(scripted({ pieces: [`${i}`] }), as('flood')));
     await eventually('the flood waits', async () => (await waitingCount(SHARED_QUEUE)) === 12);
     const light = stack.post(scripted({ pieces: ['light'] }), as('light'));
@@ -179,8 +179,8 @@ describe('routing', () => {
   });
   beforeEach(async () => {
     pending = new AbortController();
-    source.hold();
-    other.hold();
+    await source.hold();
+    await other.hold();
     other.taken.length = 0;
     for (const { card, publish } of [source, other]) {
       Object.assign(card, { prefillTokensPerSecond: 500, decodeTokensPerSecond: 50 });

@@ -120,7 +120,7 @@ describe('in the foreground', () => {
 
 describe('in the background', () => {
   test('from queued to its end, without its client', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const made = await openai.responses.create(ask({ pieces: ['one ', 'two'], stepMs: 700 }, { background: true }));
     expect(made).toMatchObject({ status: 'queued', background: true, output: [], usage: null });
     // Longer than an answer goes on for a client that has left.
@@ -175,7 +175,7 @@ describe('in the background', () => {
     expect((await openai.responses.retrieve(running.id)).status).toBe('cancelled');
     expect((await listening).at(-1)).toMatchObject({ type: 'response.failed', response: { status: 'cancelled' } });
 
-    stack.source.hold();
+    await stack.source.hold();
     const waiting = await openai.responses.create(ask('never', { background: true }));
     expect((await openai.responses.cancel(waiting.id)).status).toBe('cancelled');
     stack.source.resume();

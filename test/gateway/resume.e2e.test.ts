@@ -77,7 +77,7 @@ describe('reading on', () => {
   });
 
   test('while it waits: the place in the queue, and nothing is lost', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const first = await readPart(await open({ pieces }), stream => stream.text !== undefined);
     const back = await resume(gateway, first.id, undefined);
     const reader = back.body!.getReader();
@@ -210,7 +210,7 @@ describe('ending', () => {
   });
 
   test('DELETE takes a waiting job off the queue, and its record ends', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const response = await open({ pieces });
     const id = response.headers.get('x-sluice-stream-id')!;
     await eventually('the job to be queued', async () => (await queued()) === 1);
@@ -232,7 +232,7 @@ describe('ending', () => {
   });
 
   test('a waiting job whose client does not come back leaves the queue', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     await readPart(await open({ pieces }), () => true);
     await eventually('the job to be queued', async () => (await queued()) === 1);
     await eventually('the job to be removed', async () => (await queued()) === 0);

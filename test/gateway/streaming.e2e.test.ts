@@ -157,7 +157,7 @@ describe('faults between batcher and client', () => {
 
 describe('waiting', () => {
   test('case 8: comments with the place in the queue, and no event without data', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     const responses = await Promise.all([1, 2, 3].map(() => stack.post(scripted({ pieces }, { stream: true }))));
     const reads = responses.map(response => ({ reader: response.body!.getReader(), parts: [] as Uint8Array[] }));
     for (const { reader, parts } of reads) {
@@ -181,7 +181,7 @@ describe('waiting', () => {
     Object.assign(card, { runningCount: card.maxRunningCount, prefillTokensPerSecond: 1_000, decodeTokensPerSecond: 10 });
     await stack.source.publish();
     await (await stack.post(scripted({ pieces }))).text();
-    stack.source.hold();
+    await stack.source.hold();
     try {
       const estimates: number[] = [];
       for (let place = 1; place <= 3; place++) {
@@ -219,7 +219,7 @@ describe('waiting', () => {
   });
 
   test.each([true, false])('a request that nobody takes ends, stream %s', async stream => {
-    stack.source.hold();
+    await stack.source.hold();
     try {
       const response = await stack.post(scripted({ pieces }, { stream }));
       if (stream) {

@@ -51,8 +51,8 @@ export interface TokenSource {
   readonly jobs: Map<string, Job>;
   readonly redis: Redis;
   readonly card: BatcherCard;
-  /** Takes no further jobs until resumed; its card stays fresh. */
-  hold(): void;
+  /** Takes no further jobs until resumed; its card stays fresh. Resolves when the look for one that is under way is over. */
+  hold(): Promise<void>;
   resume(): void;
   /** Writes the card as it is now. */
   publish(): Promise<void>;
@@ -121,6 +121,7 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
   let isHeld = false;
   let isStopped = false;
   let running = 0;
+  let looking: Promise<unknown> = Promise.resolve();
 
   const publish = async () => {
     card.writtenAt = Date.now();
@@ -143,7 +144,9 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
         continue;
       }
       // Without blocking, so that nothing is fetched any more once it is held.
-      const queued = await next();
+      const look = next();
+      looking = look;
+      const queued = await look;
       if (queued === undefined) {
         await pause(POLL_MS);
         continue;
@@ -169,8 +172,9 @@ export async function startTokenSource(options: TokenSourceOptions): Promise<Tok
     redis,
     card,
     publish,
-    hold: () => {
+    async hold() {
       isHeld = true;
+      await looking;
     },
     resume: () => {
       isHeld = false;

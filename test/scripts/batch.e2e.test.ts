@@ -90,7 +90,7 @@ test('the gateway goes and comes back', async () => {
 
 test('Ctrl-C leaves it to the gateway; by its id one comes back, or stops it', async () => {
   const file = await input('held.jsonl', [line('a', 'one')]);
-  stack.source.hold();
+  await stack.source.hold();
   const running = start('batch', file);
   await eventually('it to be begun', () => running.err().includes('batch_'));
   running.kill('SIGINT');
@@ -101,7 +101,7 @@ test('Ctrl-C leaves it to the gateway; by its id one comes back, or stops it', a
   expect((await start('batch', id!).ended).code).toBe(0);
   expect(await answers(`${id}.output.jsonl`)).toEqual({ a: 'one' });
 
-  stack.source.hold();
+  await stack.source.hold();
   const { out } = await start('batch', file, '--detach').ended;
   const second = /^(batch_\w+)$/m.exec(out)![1]!;
   expect((await start('batches', 'cancel', second).ended).code).toBe(0);

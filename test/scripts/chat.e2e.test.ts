@@ -199,7 +199,7 @@ describe('status elsewhere', () => {
   });
 
   test('as JSON, with jobs that wait', async () => {
-    stack.source.hold();
+    await stack.source.hold();
     Object.assign(stack.source.card, { generatedTokensPerSecondNow: 40.04, requestTokensPerSecondNow: 10 });
     await stack.source.publish();
     const asked = chat(['wait']);
