@@ -29,6 +29,7 @@ export function plotSvg({ title, x, y, series }: Plot): string {
   const ticks = Array.from({ length: TICKS + 1 }, (_, index) => index / TICKS);
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${SIZE.width} ${SIZE.height}" font-family="sans-serif" font-size="12">`,
+    `<title>${escaped(title)}</title>`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
     text(MARGIN.left, 20, title, 'start', 'font-size="14"'),
     ...ticks.flatMap(share => [
@@ -52,8 +53,11 @@ export function plotSvg({ title, x, y, series }: Plot): string {
 }
 
 function text(x: number, y: number, content: string, anchor: 'start' | 'middle' | 'end', more = ''): string {
-  const escaped = content.replace(/[&<>]/g, character => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;' })[character]!);
-  return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}" ${more}>${escaped}</text>`;
+  return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor}" ${more}>${escaped(content)}</text>`;
+}
+
+function escaped(content: string): string {
+  return content.replace(/[&<>]/g, character => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;' })[character]!);
 }
 
 /** The least of 1, 2, 2.5 and 5 times a power of ten that is not below it. */
