@@ -83,12 +83,12 @@ export class LeftoverProbe {
   }
 }
 
-/** Bytes of a process that are in memory. */
-export async function residentBytes(pid: number): Promise<number> {
+/** Bytes of a process that are in memory; `peak`: that were at most. */
+export async function residentBytes(pid: number, at: 'now' | 'peak' = 'now'): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => {
     throw new Error(`cannot read the memory of process ${pid}; this needs Linux and a process that lives`);
   });
-  return Number(status.match(/^VmRSS:\s+(\d+) kB$/m)?.[1]) * 1024;
+  return Number(status.match(at === 'now' ? /^VmRSS:\s+(\d+) kB$/m : /^VmHWM:\s+(\d+) kB$/m)?.[1]) * 1024;
 }
 
 /** Whole MiB, for a table. */

@@ -111,16 +111,16 @@ async function measureMemory(run: ServersRun, model: BenchModel, peer: LlamaCpp)
     await using stack = await startStack({ ...run, model, threads, progress: quietly(progress) });
     await burst(stack.target, 1, fill);
     await burst(stack.target, slots, fill);
-    memory.sluice = await residentBytes(stack.batcherPid());
-    memory.gateway = await residentBytes(stack.gatewayPid()!);
-    memory.redis = await residentBytes(stack.redisPid()!);
+    memory.sluice = await residentBytes(stack.batcherPid(), 'peak');
+    memory.gateway = await residentBytes(stack.gatewayPid()!, 'peak');
+    memory.redis = await residentBytes(stack.redisPid()!, 'peak');
   }
   {
     await using server = await startLlamaServer(peer, { modelPath: model.ggufPath, threads, slots, contextTokens: context }, run);
     const text = await readText();
     // Its cache is written as a whole when it starts, so short prompts show it.
     await burst(server.target, slots, { content: index => passage(text, index, 1), maxTokens: FILL_ANSWER_TOKENS });
-    memory.llama = await residentBytes(server.pid);
+    memory.llama = await residentBytes(server.pid, 'peak');
   }
   return memory;
 }
@@ -177,7 +177,7 @@ function findings(
         ? []
         : [
             {
-              title: `Resident memory, ${settings['memory-slots']} slots of ${settings.context} tokens, MiB`,
+              title: `Resident memory at its peak, ${settings['memory-slots']} slots of ${settings.context} tokens, MiB`,
               columns: ['', 'value'],
               rows: [
                 ["Sluice's batcher", mib(memory.sluice)],
