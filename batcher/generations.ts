@@ -178,8 +178,11 @@ export class Generations {
       if (refusal !== undefined) throw refusal;
       const isSuspect = this.#checkDeaths(taken, generation);
       for (const branch of generation.branches) this.#checkContext(job, branch);
-      if (isSuspect) this.#quarantine.enter(generation, () => this.#refusing(generation, () => this.#run(generation)));
-      else this.#run(generation);
+      if (!isSuspect) return this.#run(generation);
+      this.#quarantine.enter(generation, () => {
+        this.#refusing(generation, () => this.#run(generation));
+        this.#options.wake();
+      });
     });
   }
 
@@ -195,7 +198,6 @@ export class Generations {
     for (const branch of generation.branches) this.#schedule(generation.job, branch);
     generation.accept();
     if (generation.isOver) this.#options.publisher.publish();
-    this.#options.wake();
   }
 
   /**

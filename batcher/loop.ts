@@ -12,6 +12,7 @@ import type { SampledToken } from './sampling/sampler.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import type { ChunkEntry, DecodeEntry, StepOutcome, StepPlan } from './scheduler/step-plan.ts';
 import type { Speculation } from './speculation.ts';
+import { prepareMemory } from './step-memory.ts';
 import type { StepRates } from './step-rates.ts';
 import { WakeUp } from './wake-up.ts';
 
@@ -101,11 +102,7 @@ export class Loop {
 
   async #runPlan(plan: StepPlan): Promise<StepOutcome[]> {
     const { engine } = this.#parts;
-    for (const copy of plan.saves) engine.saveBlocks(copy);
-    for (const copy of plan.copies) engine.copyRow(copy);
-    for (const copy of plan.loads) engine.loadBlocks(copy);
-    for (const { row, fromToken } of plan.releases) engine.releaseRow(row, fromToken);
-    if (plan.releasedBlocks.length > 0) engine.releaseBlocks(plan.releasedBlocks);
+    prepareMemory(engine, plan);
     const outcomes: StepOutcome[] = [];
     for (const chunk of plan.chunks) await this.#runChunk(chunk, outcomes);
     if (plan.decode.length > 0) await this.#runDecode(plan.decode, outcomes);

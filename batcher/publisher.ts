@@ -2,7 +2,7 @@
  * Publisher: sends what generations have to tell, one batch at a time and in order. What could not be sent is sent again until it is;
  * meanwhile new events gather. After a generation's terminal event went out, its job is settled.
  */
-import type { TokenEvent } from '../shared/token-event.ts';
+import { isTerminal, type TokenEvent } from '../shared/token-event.ts';
 import type { Generation } from './generation.ts';
 import type { Dispatch, Outbox, Recipient, Standing } from './outbox.ts';
 
@@ -91,7 +91,7 @@ export class Publisher<S extends Speaker = Generation> {
       return;
     }
     const last = dispatch.events.at(-1);
-    if (last !== undefined && (last.type === 'finish' || last.type === 'error')) {
+    if (last !== undefined && isTerminal(last)) {
       this.#generations.delete(generation);
       this.#options.onSettled(generation);
       return;

@@ -1,5 +1,5 @@
 /**
- * Quarantine: requests that were there at so many deaths that the next one would convict them. They run one at a time, until each has recorded a
+ * Quarantine: requests that were there at nearly as many deaths as convict one. They run one at a time, until each has recorded a
  * token: the one that kills is then alone with its deed, and those that only stood beside it get through.
  *
  *   enter ── wait for the turn ── `tried` is recorded ── start ── a token is recorded, or it leaves

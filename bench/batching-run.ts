@@ -13,6 +13,7 @@ import type { Engine } from '../batcher/engine/engine.ts';
 import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
 import type { Scheduler } from '../batcher/scheduler/scheduler.ts';
 import type { StepOutcome, StepPlan } from '../batcher/scheduler/step-plan.ts';
+import { prepareMemory } from '../batcher/step-memory.ts';
 import { StepRates } from '../batcher/step-rates.ts';
 import type { ServedRequest } from '../planner/goodput.ts';
 import { tokenSource } from './token-source.ts';
@@ -115,11 +116,7 @@ class BatchingRun {
 
   async #step(plan: StepPlan): Promise<void> {
     const engine = this.#engine;
-    for (const copy of plan.saves) engine.saveBlocks(copy);
-    for (const copy of plan.copies) engine.copyRow(copy);
-    for (const copy of plan.loads) engine.loadBlocks(copy);
-    for (const { row, fromToken } of plan.releases) engine.releaseRow(row, fromToken);
-    if (plan.releasedBlocks.length > 0) engine.releaseBlocks(plan.releasedBlocks);
+    prepareMemory(engine, plan);
     const outcomes: StepOutcome[] = [];
     for (const chunk of plan.chunks) {
       const startedAt = performance.now();

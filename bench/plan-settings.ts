@@ -1,12 +1,11 @@
 /** PlanSettings: what the capacity planner and its test against reality are told alike, and what of it a simulated batcher wants to know. */
-import { ARRIVAL_KINDS } from '../planner/arrivals.ts';
 import type { ServiceCurves } from '../planner/service-curves.ts';
 import { DEFAULT_SIMULATED, type SimulatedSettings } from '../planner/simulated-batcher.ts';
 import type { Trace } from '../planner/trace.ts';
-import { TRACE_NAMES } from '../planner/trace-file.ts';
 import { commonSettings } from './common-settings.ts';
 import type { TraceLimits } from './scaled-trace.ts';
 import type { SettingSpecs, SettingsOf } from './settings.ts';
+import { traceSettings } from './trace-settings.ts';
 
 const MINUTE = 60_000;
 /** Of a prompt, besides its template. */
@@ -14,18 +13,7 @@ const LEAST_CONTENT_TOKENS = 16;
 
 export const planSettings = {
   ...commonSettings,
-  trace: { kind: 'text', default: 'azure-conversation', help: `${TRACE_NAMES.join(', ')}, or a file in the form of one of them` },
-  traces: { kind: 'text', default: '', help: 'folder of the named traces' },
-  scale: {
-    kind: 'number',
-    default: 15,
-    min: 0,
-    max: 100,
-    help: "percent of the trace's lengths; 0 for as much as the model's context takes",
-  },
-  arrivals: { kind: 'choice', default: 'poisson', of: ARRIVAL_KINDS, help: 'independent users, or the bursts of the trace' },
-  'ttft-slo': { kind: 'duration', default: 2_000, min: 1, max: 60 * MINUTE, help: 'objective for the time to first token' },
-  'tpot-slo': { kind: 'duration', default: 100, min: 1, max: MINUTE, help: 'objective for the time per output token, mean of a request' },
+  ...traceSettings,
   attainment: { kind: 'number', default: 90, min: 1, max: 100, help: 'percent of the requests that must keep both objectives' },
   host: { kind: 'text', default: '', help: 'measured, or a file with service curves; empty for those kept from the last time' },
   'max-running': { kind: 'count', default: 32, min: 2, max: 1024, help: 'sequences that a batcher computes at once' },

@@ -2,9 +2,7 @@
  * Bench `replay`: requests with the lengths, times and shared prefixes of a real trace, at a wanted rate, in an open loop, through the whole product;
  * how many of them came as two latency objectives promise.
  */
-import { ARRIVAL_KINDS } from '../planner/arrivals.ts';
 import { type GoodputFigures, GoodputTally, type Percentiles } from '../planner/goodput.ts';
-import { TRACE_NAMES } from '../planner/trace-file.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { type BenchModel, benchModel } from './model.ts';
@@ -14,25 +12,15 @@ import { replay, warmUp } from './replay-run.ts';
 import type { Findings } from './report.ts';
 import { durationText, type SettingSpecs } from './settings.ts';
 import { startStack } from './stack.ts';
+import { traceSettings } from './trace-settings.ts';
 
 const MINUTES = 60_000;
 
 export const REPLAY_SETTINGS = {
   ...commonSettings,
-  trace: { kind: 'text', default: 'azure-conversation', help: `${TRACE_NAMES.join(', ')}, or a file in the form of one of them` },
-  traces: { kind: 'text', default: '', help: 'folder of the named traces' },
-  scale: {
-    kind: 'number',
-    default: 15,
-    min: 0,
-    max: 100,
-    help: "percent of the trace's lengths; 0 for as much as the model's context takes",
-  },
-  arrivals: { kind: 'choice', default: 'poisson', of: ARRIVAL_KINDS, help: 'independent users, or the bursts of the trace' },
+  ...traceSettings,
   rate: { kind: 'number', default: 1, min: 0.001, max: 100_000, help: 'requests a second, whatever becomes of them' },
   duration: { kind: 'duration', default: 60_000, min: 1_000, max: 24 * 60 * MINUTES, help: 'how long requests come' },
-  'ttft-slo': { kind: 'duration', default: 2_000, min: 1, max: 60 * MINUTES, help: 'objective for the time to first token' },
-  'tpot-slo': { kind: 'duration', default: 100, min: 1, max: MINUTES, help: 'objective for the time per output token, mean of a request' },
   'max-wait': { kind: 'duration', default: 0, min: 0, max: 60 * MINUTES, help: 'x-sluice-max-wait-ms of every request; 0 sends none' },
   'clients-bound': {
     kind: 'count',

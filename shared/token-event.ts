@@ -49,7 +49,7 @@ export interface AcceptedEvent extends EventHead {
   promptTokens: number;
 }
 
-/** This attempt runs it apart from others of its kind: it was there at so many deaths that the next one convicts it. */
+/** This attempt runs it apart from others of its kind: it was there at nearly as many deaths as convict one. */
 export interface TriedEvent extends EventHead {
   type: 'tried';
 }
