@@ -12,6 +12,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: END_TO_END,
           environment: 'node',
+          setupFiles: ['test/property-seed.ts'],
           // Generous: a loaded machine is slow, and no test asserts on time.
           testTimeout: 60_000,
           hookTimeout: 60_000,
@@ -23,6 +24,7 @@ export default defineConfig({
           name: 'e2e',
           include: END_TO_END,
           environment: 'node',
+          setupFiles: ['test/property-seed.ts'],
           fileParallelism: false,
           testTimeout: 180_000,
           hookTimeout: 180_000,

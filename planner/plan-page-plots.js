@@ -1,4 +1,4 @@
-/** PlanPagePlots: the script of a plan's page: draws each plot into its place, as wide as that is, and again when the window or the theme changes. */
+/** PlanPagePlots: the script of a plan's page: draws each plot into its place, as wide as that is, and again when the theme changes. */
 (() => {
   const HEIGHT = 260;
   const COLOURS = ['#2f7ed8', '#d9822b', '#3a9d5d'];
@@ -54,7 +54,14 @@
     });
   }
 
+  // A place's width can change after the window's has been told, so the places themselves are watched.
+  const widths = new ResizeObserver(changes => {
+    for (const { target, contentRect } of changes) {
+      drawn[plots.findIndex(({ id }) => id === target.id)].setSize({ width: contentRect.width, height: HEIGHT });
+    }
+  });
+
   draw();
-  addEventListener('resize', draw);
+  for (const { id } of plots) widths.observe(document.getElementById(id));
   dark.addEventListener('change', draw);
 })();

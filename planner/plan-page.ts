@@ -134,7 +134,7 @@ const PAGE_STYLE = `
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78rem; padding: 1.5rem; }
 h1 { font-size: 1.25rem; } h2, figcaption { font-size: 1rem; font-weight: 600; }
 main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 1.5rem; }
-figure { margin: 0; min-width: 0; } section, .note { grid-column: 1 / -1; margin: 0; }
+figure { margin: 0; min-width: 0; overflow: hidden; } section, .note { grid-column: 1 / -1; margin: 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: 0.2rem 0.7rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }

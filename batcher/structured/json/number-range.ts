@@ -2,7 +2,7 @@
  * NumberRange: the numbers between two bounds as grammar, in plain decimal digits; of at most 15 digits together, so that a double tells them all
  * apart and what is written is within the bounds when it is read.
  */
-import { choice, EMPTY, type GrammarNode, NEVER, oneOf, repeat, sequence, text } from '../grammar.ts';
+import { choice, EMPTY, GrammarError, type GrammarNode, NEVER, oneOf, repeat, sequence, text } from '../grammar.ts';
 import { MAX_DIGITS } from './json-text.ts';
 
 export interface NumberBounds {
@@ -22,10 +22,13 @@ interface Limit {
 
 const DIGIT = oneOf('0123456789');
 
-/** `maxFraction` digits behind the point; 0 for integers. */
+/** `maxFraction` digits behind the point; 0 for integers. Throws GrammarError where only longer numbers fit. */
 export function numberRange({ least, most, isAboveLeast, isBelowMost }: NumberBounds, maxFraction: number): GrammarNode {
   const low = least ?? Number.NEGATIVE_INFINITY;
   const high = most ?? Number.POSITIVE_INFINITY;
+  if (low >= 10 ** MAX_DIGITS || high <= -(10 ** MAX_DIGITS)) {
+    throw new GrammarError(`only numbers of more than ${MAX_DIGITS} digits fit, and such are not written`);
+  }
   const parts: GrammarNode[] = [];
   if (low < 0) {
     // Minus zero is left to zero.
