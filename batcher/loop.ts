@@ -43,6 +43,8 @@ interface Untold {
   generation: Generation;
   choice: Choice;
   tokens: readonly SampledToken[];
+  /** Of each token: ms since the one before it; undefined for the choice's first. */
+  waits: readonly (number | undefined)[];
 }
 
 export class Loop {
@@ -215,16 +217,17 @@ export class Loop {
       generation.prefillEnded();
       choice.endByLength();
       outcomes.push({ sequenceId, tokenIds: [], finished: true });
-      this.#untold.push({ generation, choice, tokens: [] });
+      this.#untold.push({ generation, choice, tokens: [], waits: [] });
       return [];
     }
     const tokens: SampledToken[] = [];
+    const waits: (number | undefined)[] = [];
     try {
       for (const [index, position] of run.positions.entries()) {
         const token = choice.sample(this.#row(run.logits, index), position);
         tokens.push(token);
         generation.tokenSampled();
-        this.#parts.onToken?.(choice.sinceLastTokenMs());
+        waits.push(choice.sinceLastTokenMs());
         if (choice.isEnded || token.tokenId !== run.drafts[index]) break;
       }
     } catch (error) {
@@ -233,7 +236,7 @@ export class Loop {
     }
     const tokenIds = tokens.map(token => token.tokenId);
     outcomes.push({ sequenceId, tokenIds, finished: choice.isEnded });
-    this.#untold.push({ generation, choice, tokens });
+    this.#untold.push({ generation, choice, tokens, waits });
     return tokenIds;
   }
 
@@ -259,7 +262,7 @@ export class Loop {
       if (found === undefined || found.generation.isOver) continue;
       found.choice.endByLength();
       // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
-      if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
+      if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [], waits: [] });
     }
   }
 
@@ -267,7 +270,8 @@ export class Loop {
   #tell(): void {
     const untold = this.#untold;
     this.#untold = [];
-    for (const { generation, choice, tokens } of untold) {
+    for (const { generation, choice, tokens, waits } of untold) {
+      for (const wait of waits) this.#parts.onToken?.(wait);
       if (generation.isOver || choice.finishReason !== undefined) continue;
       const delta = choice.tell(tokens);
       if (delta.finishReason === 'stop') this.#parts.scheduler.finish(choice.sequenceId);

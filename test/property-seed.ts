@@ -4,5 +4,5 @@
  */
 import fc from 'fast-check';
 
-const chosen = process.env['SLUICE_TEST_SEED'] ?? '1';
+const chosen = process.env.SLUICE_TEST_SEED ?? '1';
 if (chosen !== 'random') fc.configureGlobal({ ...fc.readConfigureGlobal(), seed: Number(chosen) });

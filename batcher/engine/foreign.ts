@@ -61,11 +61,12 @@ export function viewMemory(address: Address, bytes: number): ArrayBuffer {
 
 /** As sampling/row-kernels.ts has them in WebAssembly; addresses are bytes in memory of their own. */
 export interface RowPasses {
+  load(source: Float32Array, row: number, count: number, maxima: number): void;
   blockMaxima(row: number, count: number, maxima: number): void;
   weigh(row: number, count: number, max: number, scale: number, weights: number, sums: number): void;
   sumAbove(row: number, count: number, least: number, weights: number, sums: number): void;
   sumDistances(row: number, count: number, max: number, weights: number): number;
-  collect(row: number, count: number, least: number, below: number, ids: number): number;
+  collect(row: number, count: number, least: number, below: number, maxima: number, ids: number): number;
 }
 
 /** The passes of a kernel library, on new memory of `bytes`, which stays for the life of the process. */
@@ -73,19 +74,23 @@ export function openRowPasses(libraryPath: string, bytes: number): { kernels: Ro
   const library: Foreign = koffi.load(libraryPath);
   const base = mapMemory(bytes);
   const at = (address: number): Address => base + BigInt(address);
+  const load: Foreign = library.func('void sluice_load(void* source, int32_t length, void* row, int32_t count, void* maxima)');
   const maxima: Foreign = library.func('void sluice_block_maxima(void* row, int32_t count, void* maxima)');
   const weigh: Foreign = library.func('void sluice_weigh(void* row, int32_t count, float max, float scale, void* weights, void* sums)');
   const above: Foreign = library.func('void sluice_sum_above(void* row, int32_t count, float least, void* weights, void* sums)');
   const distances: Foreign = library.func('double sluice_sum_distances(void* row, int32_t count, float max, void* weights)');
-  const collect: Foreign = library.func('int32_t sluice_collect(void* row, int32_t count, float least, float below, void* ids)');
+  const collect: Foreign = library.func(
+    'int32_t sluice_collect(void* row, int32_t count, float least, float below, void* maxima, void* ids)',
+  );
   return {
     buffer: viewMemory(base, bytes),
     kernels: {
+      load: (source, row, count, to) => load(source, source.length, at(row), count, at(to)),
       blockMaxima: (row, count, to) => maxima(at(row), count, at(to)),
       weigh: (row, count, max, scale, weights, sums) => weigh(at(row), count, max, scale, at(weights), at(sums)),
       sumAbove: (row, count, least, weights, sums) => above(at(row), count, least, at(weights), at(sums)),
       sumDistances: (row, count, max, weights) => distances(at(row), count, max, at(weights)),
-      collect: (row, count, least, below, ids) => collect(at(row), count, least, below, at(ids)),
+      collect: (row, count, least, below, from, ids) => collect(at(row), count, least, below, at(from), at(ids)),
     },
   };
 }

@@ -7,6 +7,7 @@
  */
 import { ApiError } from '../../shared/errors.ts';
 import type { Sampling, Stopping } from '../../shared/job.ts';
+import type { LogitRow } from './logit-row.ts';
 import { TokenCounts } from './token-counts.ts';
 import { allowsOnly, copyAllowed, type TokenMask } from './token-mask.ts';
 
@@ -65,18 +66,24 @@ export class LogitEdits {
   }
 
   /**
-   * Writes the edited logits of `row` to `edited`.
+   * Loads the edited logits of `row` into `edited`.
    * Where the mask allows nothing but end tokens, they may be chosen: structure goes before length.
    */
-  apply(row: Float32Array, mask: TokenMask | undefined, edited: Float32Array): void {
+  apply(row: Float32Array, mask: TokenMask | undefined, edited: LogitRow): void {
+    const { logits } = edited;
     if (mask === undefined) {
-      edited.set(row);
+      edited.load(row);
     } else {
-      copyAllowed(row, mask, edited);
+      copyAllowed(row, mask, logits);
     }
-    if (this.#changesValues) this.#editValues(edited);
-    if (!this.#barsEnd || (mask !== undefined && allowsOnly(mask, this.#endTokenIds))) return;
-    for (const id of this.#endTokenIds) edited[id] = -Infinity;
+    if (this.#changesValues) this.#editValues(logits);
+    const barred = this.#barsEnd && (mask === undefined || !allowsOnly(mask, this.#endTokenIds)) ? this.#endTokenIds : [];
+    for (const id of barred) logits[id] = -Infinity;
+    if (mask !== undefined || this.#changesValues) {
+      edited.scan();
+    } else {
+      edited.rescan(barred);
+    }
   }
 
   get #barsEnd(): boolean {

@@ -1,7 +1,9 @@
 /**
- * LogitRow: one row of logits in the kernels' memory, and what is asked of a whole row. Load it (or write `logits`), scan() it, then ask.
+ * LogitRow: one row of logits in the kernels' memory, and what is asked of a whole row. Load it (or write `logits` and scan() them), then ask.
  */
 import { MAX_BLOCK, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
+
+const FLOAT_BYTES = 4;
 
 /** Addresses in bytes, sizes in tokens. */
 export interface RowLayout {
@@ -16,13 +18,13 @@ export interface RowLayout {
 }
 
 export class LogitRow {
-  /** [vocabSize]; written by load() or by an editor before scan(). */
+  /** [vocabSize]; written by load(), or by an editor before scan(). */
   readonly logits: Float32Array;
   /** exp((logit - max) / temperature), valid after weigh(). */
   readonly weights: Float32Array;
   /** Valid after collect(). */
   readonly ids: Int32Array;
-  /** Largest logit of each MAX_BLOCK tokens, valid after scan(). */
+  /** Largest logit of each MAX_BLOCK tokens, valid after load() or scan(). */
   readonly maxima: Float32Array;
 
   readonly #kernels: RowKernels;
@@ -46,18 +48,35 @@ export class LogitRow {
     this.#sums = new Float64Array(buffer, sums, padded / SUM_BLOCK);
   }
 
-  /** Largest logit, of the last scan; -Infinity where there is no number. */
+  /** Largest logit, of the last load() or scan(); -Infinity where there is no number. */
   get max(): number {
     return this.#max;
   }
 
+  /** Copies `source`, [vocabSize], and scans it. */
   load(source: Float32Array): void {
-    this.logits.set(source);
+    const { row, padded, maxima } = this.#layout;
+    this.#kernels.load(source, row, padded, maxima);
+    this.#findMax();
   }
 
   scan(): void {
     const { row, padded, maxima } = this.#layout;
     this.#kernels.blockMaxima(row, padded, maxima);
+    this.#findMax();
+  }
+
+  /** After a scan and changes to the logits of these few tokens only. */
+  rescan(ids: readonly number[]): void {
+    const { row, maxima } = this.#layout;
+    for (const id of ids) {
+      const block = Math.floor(id / MAX_BLOCK);
+      this.#kernels.blockMaxima(row + block * MAX_BLOCK * FLOAT_BYTES, MAX_BLOCK, maxima + block * FLOAT_BYTES);
+    }
+    this.#findMax();
+  }
+
+  #findMax(): void {
     let max = -Infinity;
     for (let block = 0; block < this.maxima.length; block++) if (this.maxima[block]! > max) max = this.maxima[block]!;
     this.#max = max;
@@ -111,8 +130,8 @@ export class LogitRow {
 
   /** Puts the ids of all tokens whose logit is at least `least` (finite) and below `below` into `ids`, ascending; returns how many. */
   collect(least: number, below = Infinity): number {
-    const { row, padded, ids } = this.#layout;
-    return this.#kernels.collect(row, padded, least, below, ids);
+    const { row, padded, maxima, ids } = this.#layout;
+    return this.#kernels.collect(row, padded, least, below, maxima, ids);
   }
 
   #total(): number {

@@ -21,7 +21,6 @@ export class PromptScorer {
   score(row: Float32Array, tokenId: number, topCount: number): SampledLogprob {
     const { model } = this.#scratch;
     model.load(row);
-    model.scan();
     if (!Number.isFinite(model.max))
       throw new ApiError('generation_failed', 'The prompt cannot be scored: the model gave no finite logit.');
     return rowLogprobs(model, tokenId, { topCount, candidates: this.#candidates });

@@ -17,6 +17,8 @@ export const WEIGHT_LIMIT = 40;
 
 /** All addresses are bytes in the memory; counts are tokens. */
 export interface RowKernels {
+  /** Copies `source` to `row` and does blockMaxima of it. The row's tokens past the source's stay. */
+  load(source: Float32Array, row: number, count: number, maxima: number): void;
   /** Largest logit of each MAX_BLOCK tokens, as float32 from `maxima` on. */
   blockMaxima(row: number, count: number, maxima: number): void;
   /** 2^((logit - max) * scale) of each token, as float32 from `weights` on, and their sum over each SUM_BLOCK, as float64 from `sums` on. */
@@ -27,9 +29,9 @@ export interface RowKernels {
   sumDistances(row: number, count: number, max: number, weights: number): number;
   /**
    * Ids of the tokens whose logit is at least `least` and below `below`, ascending, as int32 from `ids` on (room for `count` and four more);
-   * returns how many. `least` is above -Infinity.
+   * returns how many. `least` is above -Infinity. Blocks whose maximum (from `maxima` on) is less are not looked at.
    */
-  collect(row: number, count: number, least: number, below: number, ids: number): number;
+  collect(row: number, count: number, least: number, below: number, maxima: number, ids: number): number;
 }
 
 const VECTOR_BYTES = 16;
@@ -172,7 +174,8 @@ function sumDistances(): WasmFunction {
 }
 
 function collect(): WasmFunction {
-  const [row, count, least, below, ids, end, id, first, bits, leasts, belows] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+  const [row, count, least, below, maxima, ids] = [0, 1, 2, 3, 4, 5];
+  const [end, blockEnd, id, vectorId, first, bits, leasts, belows] = [6, 7, 8, 9, 10, 11, 12, 13];
   const isIn = (offset: number): Code => {
     const value = code(op.get(row), op.load(offset));
     return code(value, op.get(leasts), op.f32x4GreaterEqual, value, op.get(belows), op.f32x4Less, op.and);
@@ -180,7 +183,7 @@ function collect(): WasmFunction {
   // Always written, but kept only when the bit moves the end of the list on.
   const keepLane = (lane: number, offset: number): Code =>
     code(
-      code(op.get(ids), op.get(id), op.i32(lane + offset / FLOAT_BYTES), op.i32Add, op.i32Store(0)),
+      code(op.get(ids), op.get(vectorId), op.i32(lane + offset / FLOAT_BYTES), op.i32Add, op.i32Store(0)),
       code(op.get(ids), op.get(bits), op.i32(lane), op.i32ShiftRight, op.i32(1), op.i32And, op.i32(2), op.i32ShiftLeft, op.i32Add),
       op.set(ids),
     );
@@ -190,16 +193,20 @@ function collect(): WasmFunction {
   const fourVectors = code(
     code(isIn(offsets[0]!), ...offsets.slice(1).map(offset => code(isIn(offset), op.or)), op.anyTrue),
     op.when(code(...offsets.map(keepVector))),
-    code(advance(id, 16), advance(row, 4 * VECTOR_BYTES), isBelow(row, end)),
+    code(advance(vectorId, 16), advance(row, 4 * VECTOR_BYTES), isBelow(row, blockEnd)),
   );
+  const start = code(op.get(row), op.i32(MAX_BLOCK * FLOAT_BYTES), op.i32Add, op.set(blockEnd), op.get(id), op.set(vectorId));
+  const mayHold = code(op.get(maxima), op.f32Load(0), op.get(least), op.f32GreaterEqual);
+  const next = code(op.get(blockEnd), op.set(row), advance(id, MAX_BLOCK), advance(maxima, FLOAT_BYTES));
+  const block = code(start, mayHold, op.when(op.loop(fourVectors)), next, isBelow(row, end));
   return {
     name: 'collect',
-    params: ['i32', 'i32', 'f32', 'f32', 'i32'],
+    params: ['i32', 'i32', 'f32', 'f32', 'i32', 'i32'],
     result: 'i32',
-    locals: ['i32', 'i32', 'i32', 'i32', 'v128', 'v128'],
+    locals: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'v128', 'v128'],
     body: code(
       code(setEnd(row, count, end), op.get(ids), op.set(first), splat(least, leasts), splat(below, belows)),
-      op.loop(fourVectors),
+      op.loop(block),
       code(op.get(ids), op.get(first), op.i32Sub, op.i32(2), op.i32ShiftRight),
     ),
   };
@@ -222,6 +229,10 @@ export function openKernels(bytes: number): { kernels: RowKernels; buffer: Array
     new Float32Array(memory.buffer, index * VECTOR_BYTES, 4).fill(value);
   });
   const module = new WebAssembly.Module(assemble([blockMaxima(), weigh(), sumAbove(), sumDistances(), collect()], pages));
-  const kernels = new WebAssembly.Instance(module, { host: { memory } }).exports as RowKernels;
-  return { kernels, buffer: memory.buffer };
+  const passes = new WebAssembly.Instance(module, { host: { memory } }).exports as Omit<RowKernels, 'load'>;
+  const load: RowKernels['load'] = (source, row, count, maxima) => {
+    new Float32Array(memory.buffer, row, source.length).set(source);
+    passes.blockMaxima(row, count, maxima);
+  };
+  return { kernels: { ...passes, load }, buffer: memory.buffer };
 }

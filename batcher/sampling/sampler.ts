@@ -67,7 +67,7 @@ export class Sampler {
     const { model, edited } = this.#scratch;
     const isEdited = this.#edits.isNeeded(mask);
     if (isEdited) {
-      this.#edits.apply(row, mask, edited.logits);
+      this.#edits.apply(row, mask, edited);
     } else {
       model.load(row);
     }
@@ -75,7 +75,6 @@ export class Sampler {
     if (this.#topLogprobs === undefined) return { tokenId };
     if (isEdited) {
       model.load(row);
-      model.scan();
       // Edits may have left out the logit that spoils all log-probabilities.
       requireFinite(model);
     }
@@ -88,7 +87,6 @@ export class Sampler {
   }
 
   #choose(row: LogitRow, position: number): number {
-    row.scan();
     requireFinite(row);
     if (this.#isGreedy) return row.argmax();
     const uniform = this.#random.at(position);

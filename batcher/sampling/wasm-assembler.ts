@@ -62,8 +62,10 @@ export const op = {
   i32ShiftRight: [0x76],
   i32Less: [0x49],
   i32Store: (offset: number): Code => memory([0x36], offset),
+  f32Load: (offset: number): Code => memory([0x2a], offset),
   f32Store: (offset: number): Code => memory([0x38], offset),
   f64Store: (offset: number): Code => memory([0x39], offset),
+  f32GreaterEqual: [0x60],
   f32Max: [0x97],
   f64Add: [0xa0],
   /** Runs `body` once, and again while the condition that it leaves on the stack is not zero. */

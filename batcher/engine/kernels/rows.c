@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "vector.h"
 
@@ -14,13 +15,26 @@ enum { MAX_BLOCK = 64, SUM_BLOCK = 512, VECTOR = 8 };
 /* 40 nats, as a power of two. */
 #define LIMIT -57.70780163555854f
 
+INLINE float largest_in_block(const float *block) {
+  __m256 best = _mm256_set1_ps(-INFINITY);
+  /* Of two of which one is no number, the second is taken. */
+  for (int32_t i = 0; i < MAX_BLOCK; i += VECTOR) best = _mm256_max_ps(_mm256_loadu_ps(block + i), best);
+  return largest_of(best);
+}
+
 EXPORT void sluice_block_maxima(const float *row, int32_t count, float *maxima) {
-  for (int32_t at = 0; at < count; at += MAX_BLOCK) {
-    __m256 best = _mm256_set1_ps(-INFINITY);
-    /* Of two of which one is no number, the second is taken. */
-    for (int32_t i = 0; i < MAX_BLOCK; i += VECTOR) best = _mm256_max_ps(_mm256_loadu_ps(row + at + i), best);
-    *maxima++ = largest_of(best);
+  for (int32_t at = 0; at < count; at += MAX_BLOCK) *maxima++ = largest_in_block(row + at);
+}
+
+/* Both in one pass, since the source comes from the cache of whichever core computed it. */
+EXPORT void sluice_load(const float *source, int32_t length, float *row, int32_t count, float *maxima) {
+  const int32_t whole = length / MAX_BLOCK * MAX_BLOCK;
+  for (int32_t at = 0; at < whole; at += MAX_BLOCK) {
+    memcpy(row + at, source + at, MAX_BLOCK * sizeof *row);
+    maxima[at / MAX_BLOCK] = largest_in_block(row + at);
   }
+  memcpy(row + whole, source + whole, (size_t)(length - whole) * sizeof *row);
+  sluice_block_maxima(row + whole, count - whole, maxima + whole / MAX_BLOCK);
 }
 
 INLINE __m256d add_both(__m256d sum, __m256 v) {
@@ -83,13 +97,16 @@ EXPORT double sluice_sum_distances(const float *row, int32_t count, float max, c
   return sum_of_doubles(sum);
 }
 
-EXPORT int32_t sluice_collect(const float *row, int32_t count, float least, float below, int32_t *ids) {
+EXPORT int32_t sluice_collect(const float *row, int32_t count, float least, float below, const float *maxima, int32_t *ids) {
   const __m256 leasts = _mm256_set1_ps(least), belows = _mm256_set1_ps(below);
   int32_t found = 0;
-  for (int32_t i = 0; i < count; i += VECTOR) {
-    const __m256 logits = _mm256_loadu_ps(row + i);
-    const __m256 is_in = _mm256_and_ps(_mm256_cmp_ps(logits, leasts, _CMP_GE_OQ), _mm256_cmp_ps(logits, belows, _CMP_LT_OQ));
-    for (uint32_t bits = (uint32_t)_mm256_movemask_ps(is_in); bits != 0; bits &= bits - 1) ids[found++] = i + __builtin_ctz(bits);
+  for (int32_t at = 0; at < count; at += MAX_BLOCK) {
+    if (!(maxima[at / MAX_BLOCK] >= least)) continue;
+    for (int32_t i = at; i < at + MAX_BLOCK; i += VECTOR) {
+      const __m256 logits = _mm256_loadu_ps(row + i);
+      const __m256 is_in = _mm256_and_ps(_mm256_cmp_ps(logits, leasts, _CMP_GE_OQ), _mm256_cmp_ps(logits, belows, _CMP_LT_OQ));
+      for (uint32_t bits = (uint32_t)_mm256_movemask_ps(is_in); bits != 0; bits &= bits - 1) ids[found++] = i + __builtin_ctz(bits);
+    }
   }
   return found;
 }

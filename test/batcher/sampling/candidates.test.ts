@@ -10,7 +10,6 @@ function allowed(logits: Float32Array, request: ReferenceRequest): number[] {
   const scratch = new SamplingScratch(logits.length);
   const row = scratch.model;
   row.load(logits);
-  row.scan();
   const candidates = new Candidates(scratch);
   const { topK, topP, minP, typicalP } = request;
   const cut = candidates.narrow(row, 1 / request.temperature, { topK, topP, minP, typicalP });

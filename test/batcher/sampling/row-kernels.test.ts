@@ -21,7 +21,6 @@ let open: KernelSource | undefined;
 function scanned(values: Float32Array) {
   const { model } = new SamplingScratch(values.length, open);
   model.load(values);
-  model.scan();
   return model;
 }
 
