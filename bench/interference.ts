@@ -1,6 +1,7 @@
 /**
  * Bench `interference`: what the prefill of a long prompt does to a stream that is running: the longest time between two of its tokens, as its
  * client sees it through the whole path, for prompts of several lengths; and what the bound costs the prompt, whose prefill is measured alone too.
+ * The longest of many gaps is longer than that of few, by chance alone; so of shorter prompts there are as many as make the tokens of the longest.
  */
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
@@ -40,7 +41,7 @@ export const interferenceBench = bench({
 
 type InterferenceRun = BenchRun<typeof SETTINGS>;
 
-/** One prompt alone, and one of the same length beside a running stream. */
+/** One prompt alone, and as many of the same length beside a running stream as make the tokens of the longest. */
 interface Sample {
   promptTokens: number;
   /** Of the running stream: while the prompt was being computed, and without it. */
@@ -75,13 +76,18 @@ async function measure({ settings, progress, children }: InterferenceRun, model:
       for (const promptTokens of settings.prompts) {
         progress(`repetition ${repetition} of ${settings.repetitions}: ${promptTokens} tokens`);
         const alone = await streamChat(stack.target, { body: prefillBody(content(promptTokens)) });
-        const stream = content(STREAM_PROMPT_TOKENS);
-        const beside = await prefillBeside(stack, { stream, prompt: content(promptTokens) });
-        const faults = [...alone.faults, ...beside.stream.faults, ...beside.prompt.faults];
-        if (!beside.stream.isCut) faults.push('the running stream ended before the prompt was computed');
+        const faults = [...alone.faults];
+        const runs: Beside[] = [];
+        for (let tokens = 0; tokens < Math.max(...settings.prompts); tokens += promptTokens) {
+          const stream = content(STREAM_PROMPT_TOKENS);
+          const beside = await prefillBeside(stack, { stream, prompt: content(promptTokens) });
+          faults.push(...beside.stream.faults, ...beside.prompt.faults);
+          if (!beside.stream.isCut) faults.push('the running stream ended before the prompt was computed');
+          runs.push(beside);
+        }
         for (const fault of faults) progress(`fault: ${fault}`);
         measured.faults.push(...faults);
-        if (faults.length === 0) measured.samples.push(sampleOf({ alone, ...beside }));
+        if (faults.length === 0) measured.samples.push(sampleOf(alone, runs));
       }
     }
   } finally {
@@ -118,17 +124,27 @@ async function prefillBeside(stack: Stack, contents: { stream: string; prompt: s
   return { stream: await running, prompt };
 }
 
-function sampleOf({ alone, stream, prompt }: Beside & { alone: StreamOutcome }): Sample {
-  const { during, plain } = gapsAround(stream.chunkTimes, { from: prompt.startedAt, to: prompt.chunkTimes[0] ?? prompt.endedAt });
+function sampleOf(alone: StreamOutcome, runs: readonly Beside[]): Sample {
+  const gaps = runs.map(({ stream, prompt }) =>
+    gapsAround(stream.chunkTimes, { from: prompt.startedAt, to: prompt.chunkTimes[0] ?? prompt.endedAt }),
+  );
+  const during = gaps.flatMap(gap => gap.during);
+  const plain = gaps.flatMap(gap => gap.plain);
   const rate = (outcome: StreamOutcome) =>
     (outcome.usage!.promptTokens - outcome.usage!.cachedTokens) / (outcome.timings!.prefillMs / 1000);
   return {
-    promptTokens: prompt.usage!.promptTokens,
+    promptTokens: alone.usage!.promptTokens,
     worstGapMs: Math.max(...during),
     medianGapMs: percentile(during, 50),
     plainGapMs: percentile(plain, 50),
     worstPlainGapMs: Math.max(...plain),
-    prefillTokensPerSecond: { alone: rate(alone), beside: rate(prompt) },
+    prefillTokensPerSecond: {
+      alone: rate(alone),
+      beside: percentile(
+        runs.map(({ prompt }) => rate(prompt)),
+        50,
+      ),
+    },
   };
 }
 
@@ -205,7 +221,7 @@ function findings(model: BenchModel, settings: InterferenceRun['settings'], { sa
         limit: GAP_BAR,
       },
       {
-        name: `worst gap beside ${longest.promptTokens} tokens over that beside ${shortest.promptTokens}`,
+        name: `worst gap beside ${longest.promptTokens} tokens over that beside as many in prompts of ${shortest.promptTokens}`,
         value: growth,
         relation: '<=',
         limit: GROWTH_BAR,

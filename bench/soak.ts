@@ -30,7 +30,14 @@ type Part = (typeof PARTS)[number];
 const SETTINGS = {
   ...commonSettings,
   minutes: { kind: 'count', default: 30, min: 1, max: 10_000, help: 'how long' },
-  clients: { kind: 'count', default: 12, min: 1, max: 512, help: 'requests at a time' },
+  clients: { kind: 'count', default: 6, min: 1, max: 512, help: 'requests at a time' },
+  'pace-ms': {
+    kind: 'count',
+    default: 4_000,
+    min: 0,
+    max: 600_000,
+    help: 'least time from one request of a client to its next, so that the traffic is even however fast the machine is just then',
+  },
   'sample-ms': { kind: 'count', default: 5_000, min: 100, max: 600_000, help: 'between two looks at the memory' },
   seed: { kind: 'count', default: 1, min: 1, max: 0x7fffffff, help: 'of lengths and cuts' },
   plot: { kind: 'text', default: '', help: 'file to write the picture to' },
@@ -63,7 +70,8 @@ async function measure({ settings, progress, children }: BenchRun<typeof SETTING
   const startedAt = performance.now();
   const endAt = startedAt + settings.minutes * 60_000;
   const client = async () => {
-    while (performance.now() < endAt) {
+    for (let nextAt = startedAt; performance.now() < endAt; nextAt = Math.max(nextAt + settings['pace-ms'], performance.now())) {
+      await sleep(Math.max(0, nextAt - performance.now()));
       const leaving = new AbortController();
       const maxTokens = 8 + Math.floor(random() * 56);
       const lastChunk = random() < CUT_SHARE ? Math.floor(random() * maxTokens) : Number.POSITIVE_INFINITY;
