@@ -20,11 +20,6 @@ export class EventLog {
     this.#recipient = recipient;
   }
 
-  /** No attempt has said anything. */
-  get isEmpty(): boolean {
-    return this.#seq === 0;
-  }
-
   get isOver(): boolean {
     return this.#isOver;
   }

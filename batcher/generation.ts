@@ -6,6 +6,7 @@ import type { ErrorCode } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
 import type { FinishReason, Timings, TokenEvent, TokenLogprob, Usage } from '../shared/token-event.ts';
 import type { Choice } from './choice.ts';
+import { DeathRecord } from './death-record.ts';
 import { EventLog } from './event-log.ts';
 import type { Recipient } from './outbox.ts';
 import type { PromptBranch } from './prompt-branch.ts';
@@ -21,6 +22,7 @@ export interface GenerationOptions {
 export class Generation {
   readonly job: Job;
   readonly recipient: Recipient;
+  readonly deaths: DeathRecord;
   readonly #clock: () => number;
   readonly #takenAt: number;
   readonly #log: EventLog;
@@ -29,15 +31,13 @@ export class Generation {
   #prefillStartedAt: number | undefined;
   #firstTokenAt: number | undefined;
   #lastTokenAt: number | undefined;
-  /** The last attempt that recorded a token; 0 when none did. */
-  #lastFruitfulAttempt = 0;
-  #tryCount = 0;
   #isAccepted = false;
 
   constructor(options: GenerationOptions) {
     const { job } = options;
     this.job = job;
     this.recipient = { jobId: job.id, attempt: options.attempt, shard: job.shard };
+    this.deaths = new DeathRecord(options.attempt);
     this.#log = new EventLog(this.recipient);
     this.#clock = options.clock;
     this.#takenAt = options.clock();
@@ -71,25 +71,11 @@ export class Generation {
   resume(recorded: readonly TokenEvent[]): void {
     for (const event of recorded) {
       this.#log.follow(event);
+      this.deaths.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
       if (event.type === 'accepted') this.#isAccepted = true;
-      if (event.type === 'tried') this.#tryCount++;
-      if (event.type === 'delta' && event.tokenIds.length > 0) {
-        this.#lastFruitfulAttempt = event.attempt;
-        this.#tryCount = 0;
-      }
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
-  }
-
-  /** Attempts since the last one that got further, that one included; this one is not. */
-  get attemptsAtThisPlace(): number {
-    return this.recipient.attempt - Math.max(1, this.#lastFruitfulAttempt);
-  }
-
-  /** Earlier attempts that ran it apart from other suspects, and got no further. */
-  get triesAtThisPlace(): number {
-    return this.#tryCount;
   }
 
   accept(): void {

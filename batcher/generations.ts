@@ -18,11 +18,6 @@ import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
 import type { CompiledGrammar } from './structured/compiled-grammar.ts';
 
-/** Times the attempts that a request has at one place, it may outlive batchers while it gets further. */
-const FRUITFUL_DEATHS = 5;
-/** Deaths apart from other suspects that convict: a batcher may end for another reason during one. */
-const CONVICTING_TRIES = 2;
-
 export interface GenerationsOptions {
   scheduler: Scheduler;
   outbox: Pick<Outbox, 'claim'>;
@@ -62,7 +57,7 @@ export class Generations {
   readonly #options: GenerationsOptions;
   readonly #held: HeldJobs<Generation>;
   readonly #bySequence = new Map<string, Found>();
-  readonly #quarantine: Quarantine;
+  readonly #quarantine: Quarantine<Generation>;
 
   constructor(options: GenerationsOptions) {
     this.#options = options;
@@ -176,7 +171,7 @@ export class Generations {
     }
     this.#refusing(generation, () => {
       if (refusal !== undefined) throw refusal;
-      const isSuspect = this.#checkDeaths(taken, generation);
+      const isSuspect = generation.deaths.mustRunApart({ deathCount: taken.deathCount, maxAttempts: this.#options.maxAttempts });
       for (const branch of generation.branches) this.#checkContext(job, branch);
       if (!isSuspect) return this.#run(generation);
       this.#quarantine.enter(generation, () => {
@@ -198,24 +193,6 @@ export class Generations {
     for (const branch of generation.branches) this.#schedule(generation.job, branch);
     generation.accept();
     if (generation.isOver) this.#options.publisher.publish();
-  }
-
-  /**
-   * A request over which batchers die again and again without a token more, the last two times apart from others of its kind, is what kills them. One
-   * that gets further each time had bad luck, within reason: it is given up too when it was there at many deaths. Returns whether it
-   * is to run apart.
-   */
-  #checkDeaths({ deathCount }: TakenJob, generation: Generation): boolean {
-    const { maxAttempts } = this.#options;
-    const deathsHere = Math.min(deathCount, generation.attemptsAtThisPlace);
-    const isGuilty = deathsHere >= maxAttempts && (generation.triesAtThisPlace >= CONVICTING_TRIES || maxAttempts === 1);
-    if (isGuilty || deathCount >= maxAttempts * FRUITFUL_DEATHS) {
-      throw new ApiError(
-        'generation_failed',
-        `Batchers ended ${deathCount} times while they worked on this request; it is not tried again.`,
-      );
-    }
-    return deathsHere > 0 && deathsHere >= maxAttempts - 1;
   }
 
   #refuse(generation: Generation, { code, message, param }: ApiError): void {

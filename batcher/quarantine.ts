@@ -1,46 +1,52 @@
 /**
  * Quarantine: requests that were there at nearly as many deaths as convict one. They run one at a time, until each has recorded a
- * token: the one that kills is then alone with its deed, and those that only stood beside it get through.
+ * token or a vector: the one that kills is then alone with its deed, and those that only stood beside it get through.
  *
- *   enter ── wait for the turn ── `tried` is recorded ── start ── a token is recorded, or it leaves
+ *   enter ── wait for the turn ── `tried` is recorded ── start ── it gets further, or it leaves
  *
  * That its turn came is recorded before it starts, since nobody can tell it afterwards.
  */
 import type { TokenEvent } from '../shared/token-event.ts';
-import type { Generation } from './generation.ts';
+import { isFruit } from './death-record.ts';
 
-interface Suspect {
-  generation: Generation;
+/** A job that a batcher holds. */
+export interface Suspect {
+  /** Records that it is about to run apart from other suspects. */
+  tried(): void;
+}
+
+interface Waiting<Job> {
+  job: Job;
   start(): void;
 }
 
-export class Quarantine {
+export class Quarantine<Job extends Suspect> {
   readonly #publish: () => void;
-  readonly #waiting: Suspect[] = [];
-  #current: Suspect | undefined;
+  readonly #waiting: Waiting<Job>[] = [];
+  #current: Waiting<Job> | undefined;
 
-  /** `publish` sends what generations have to tell. */
+  /** `publish` sends what jobs have to tell. */
   constructor(publish: () => void) {
     this.#publish = publish;
   }
 
-  enter(generation: Generation, start: () => void): void {
-    this.#waiting.push({ generation, start });
+  enter(job: Job, start: () => void): void {
+    this.#waiting.push({ job, start });
     this.#next();
   }
 
-  /** These events of a generation are recorded. */
-  recorded(generation: Generation, events: readonly TokenEvent[]): void {
-    if (this.#current?.generation !== generation) return;
+  /** These events of a job are recorded. */
+  recorded(job: Job, events: readonly TokenEvent[]): void {
+    if (this.#current?.job !== job) return;
     if (events.some(event => event.type === 'tried')) this.#current.start();
-    if (events.some(event => event.type === 'delta' && event.tokenIds.length > 0)) this.#turnOver();
+    if (events.some(isFruit)) this.#turnOver();
   }
 
   /** It is over, or another's. */
-  left(generation: Generation): void {
-    const index = this.#waiting.findIndex(suspect => suspect.generation === generation);
+  left(job: Job): void {
+    const index = this.#waiting.findIndex(suspect => suspect.job === job);
     if (index >= 0) this.#waiting.splice(index, 1);
-    if (this.#current?.generation === generation) this.#turnOver();
+    if (this.#current?.job === job) this.#turnOver();
   }
 
   #turnOver(): void {
@@ -52,7 +58,7 @@ export class Quarantine {
     if (this.#current !== undefined) return;
     this.#current = this.#waiting.shift();
     if (this.#current === undefined) return;
-    this.#current.generation.tried();
+    this.#current.job.tried();
     this.#publish();
   }
 }

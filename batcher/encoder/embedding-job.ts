@@ -6,6 +6,7 @@ import type { ErrorCode } from '../../shared/errors.ts';
 import type { Job } from '../../shared/job.ts';
 import { BULKY_LIFETIME_MS } from '../../shared/keys.ts';
 import type { Timings, TokenEvent, Usage } from '../../shared/token-event.ts';
+import { DeathRecord } from '../death-record.ts';
 import { EventLog } from '../event-log.ts';
 import type { Recipient } from '../outbox.ts';
 
@@ -19,10 +20,12 @@ export interface EmbeddingJobOptions {
 export class EmbeddingJob {
   readonly job: Job;
   readonly recipient: Recipient;
+  readonly deaths: DeathRecord;
   readonly #clock: () => number;
   #texts: readonly (readonly number[])[] = [];
   #taken = 0;
   #told = 0;
+  #isAccepted = false;
   readonly #log: EventLog;
   #startedAt: number | undefined;
   #toldAt: number | undefined;
@@ -30,6 +33,7 @@ export class EmbeddingJob {
   constructor({ job, attempt, clock }: EmbeddingJobOptions) {
     this.job = job;
     this.recipient = { jobId: job.id, attempt, shard: job.shard, lifetimeMs: BULKY_LIFETIME_MS };
+    this.deaths = new DeathRecord(attempt);
     this.#log = new EventLog(this.recipient);
     this.#clock = clock;
   }
@@ -62,14 +66,22 @@ export class EmbeddingJob {
   resume(recorded: readonly TokenEvent[]): void {
     for (const event of recorded) {
       this.#log.follow(event);
+      this.deaths.follow(event);
+      if (event.type === 'accepted') this.#isAccepted = true;
       if (event.type === 'embeddings') this.#taken = this.#told = event.first + event.vectors.length;
     }
   }
 
   accept(): void {
-    if (this.#log.isEmpty) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    if (!this.#isAccepted) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
+    this.#isAccepted = true;
     // An earlier attempt may have told everything but the end.
     this.#finishWhenTold();
+  }
+
+  /** It is about to run apart from other suspects. */
+  tried(): void {
+    this.#log.add({ type: 'tried' });
   }
 
   /** The next text goes into a run. */

@@ -4,10 +4,12 @@
  */
 import { ApiError, type ErrorCode, toApiError } from '../../shared/errors.ts';
 import { Job, type Prompt, promptsOf } from '../../shared/job.ts';
+import type { TokenEvent } from '../../shared/token-event.ts';
 import { HeldJobs, readJob } from '../held-jobs.ts';
 import type { WordPiece } from '../model/word-piece.ts';
 import type { Outbox, Standing } from '../outbox.ts';
 import type { Publisher } from '../publisher.ts';
+import { Quarantine } from '../quarantine.ts';
 import type { TakenJob } from '../queue-worker.ts';
 import { EmbeddingJob } from './embedding-job.ts';
 import type { TextQueue } from './text-queue.ts';
@@ -42,13 +44,18 @@ const SLICE_MS = 5;
 export class EmbeddingJobs {
   readonly #options: EmbeddingJobsOptions;
   readonly #held: HeldJobs<EmbeddingJob>;
+  readonly #quarantine: Quarantine<EmbeddingJob>;
 
   constructor(options: EmbeddingJobsOptions) {
     this.#options = options;
+    this.#quarantine = new Quarantine(() => options.publisher.publish());
     this.#held = new HeldJobs({
       publisher: options.publisher,
       cancel: job => this.fail(job, 'request_cancelled', 'The request was cancelled.'),
-      onLetGo: job => options.queue.remove(job),
+      onLetGo: job => {
+        options.queue.remove(job);
+        this.#quarantine.left(job);
+      },
       onEnded: job => options.onEnded?.(job),
       onError: (error, job) => options.onError(error, job),
     });
@@ -84,6 +91,11 @@ export class EmbeddingJobs {
     this.#options.publisher.publish();
   }
 
+  /** These events of a job are recorded. */
+  recorded(job: EmbeddingJob, events: readonly TokenEvent[]): void {
+    this.#quarantine.recorded(job, events);
+  }
+
   /** Its terminal event is recorded: off the queue with it. */
   settled(job: EmbeddingJob): void {
     this.#held.settled(job);
@@ -109,7 +121,7 @@ export class EmbeddingJobs {
     const job = new EmbeddingJob({ job: read, attempt: taken.attempt, clock: this.#options.clock });
     let refusal: ApiError | undefined;
     try {
-      this.#check(read, taken);
+      this.#check(read);
       job.open(await this.#encodeAll(read));
     } catch (error) {
       refusal = toApiError(error);
@@ -121,26 +133,38 @@ export class EmbeddingJobs {
     }
     this.#held.hold(taken, job);
     if (job.isOver) return this.settled(job);
-    if (refusal !== undefined) {
-      if (refusal.cause !== undefined) this.#options.onError(refusal.cause as Error, read);
-      const { code, message, param } = refusal;
-      return this.fail(job, code === 'internal_error' ? 'generation_failed' : code, message, param);
+    try {
+      if (refusal !== undefined) throw refusal;
+      const isSuspect = job.deaths.mustRunApart({ deathCount: taken.deathCount, maxAttempts: this.#options.maxAttempts });
+      if (!isSuspect) return this.#run(job);
+    } catch (error) {
+      return this.#refuse(job, toApiError(error));
     }
+    this.#quarantine.enter(job, () => {
+      this.#run(job);
+      this.#options.wake();
+    });
+  }
+
+  #refuse(job: EmbeddingJob, { code, message, param, cause }: ApiError): void {
+    if (cause !== undefined) this.#options.onError(cause as Error, job.job);
+    this.fail(job, code === 'internal_error' ? 'generation_failed' : code, message, param);
+  }
+
+  #run(job: EmbeddingJob): void {
     job.accept();
     this.#options.queue.add(job);
     this.#options.publisher.publish();
   }
 
-  #check({ task }: Job, { deathCount }: TakenJob): void {
-    const { width, maxAttempts } = this.#options;
+  #check({ task }: Job): void {
+    const { width } = this.#options;
     if (task?.kind !== 'embed') throw new ApiError('invalid_value', 'This model makes embeddings and nothing else.', { param: 'model' });
     if (task.dimensions !== undefined && task.dimensions > width) {
       throw new ApiError('invalid_value', `Invalid value for 'dimensions': this model's vectors have ${width} numbers.`, {
         param: 'dimensions',
       });
     }
-    if (deathCount < maxAttempts) return;
-    throw new ApiError('generation_failed', `Batchers ended ${deathCount} times while they worked on this request; it is not tried again.`);
   }
 
   async #encodeAll(job: Job): Promise<(readonly number[])[]> {

@@ -61,6 +61,7 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
   const publisher = new Publisher<EmbeddingJob>({
     outbox,
     onStanding: (job, standing) => jobs.stands(job, standing),
+    onRecorded: (job, events) => jobs.recorded(job, events),
     onSettled: job => jobs.settled(job),
     onError: error => log.warn({ error: error.message }, 'events could not be sent; they are sent again'),
   });

@@ -66,6 +66,7 @@ class Rig {
     const publisher = new Publisher<EmbeddingJob>({
       outbox,
       onStanding: (job, standing) => this.jobs.stands(job, standing),
+      onRecorded: (job, events) => this.jobs.recorded(job, events),
       onSettled: job => this.jobs.settled(job),
       onError: error => this.errors.push(error.message),
     });
@@ -261,12 +262,37 @@ test('a run that fails ends the jobs in it, and no others', async () => {
   expect((await rig.ended('k')).at(-1)).toMatchObject({ type: 'finish' });
 });
 
-test('one over which batchers die is given up; what cannot be read leaves the queue', async () => {
+test('one over which batchers die is given up once it was there alone; what cannot be read leaves the queue', async () => {
   const { jobs, engine } = open();
-  await jobs.submit(rig.taken('j', 'a', { attempt: 4, deathCount: 3 }));
-  expect(await rig.ended('j')).toMatchObject([{ type: 'error', code: 'generation_failed' }]);
+  const head = { id: 'j', attempt: 3 };
+  rig.events.set('j', [
+    { ...head, seq: 0, type: 'accepted', promptTokens: 1 },
+    { ...head, seq: 1, type: 'tried' },
+    { ...head, attempt: 4, seq: 2, type: 'tried' },
+  ]);
+  await jobs.submit(rig.taken('j', 'a', { attempt: 5, deathCount: 4 }));
+  expect((await rig.ended('j')).at(-1)).toMatchObject({ type: 'error', code: 'generation_failed' });
   await jobs.submit(rig.taken('k', 'a', { data: { id: 'k' } }));
   expect([engine.runs, rig.settled]).toEqual([[], ['j completed', 'k completed']]);
+});
+
+test('suspects run one at a time, and the innocent get through', async () => {
+  const { jobs, engine } = open();
+  await Promise.all(['i', 'j', 'k'].map(id => jobs.submit(rig.taken(id, 'a', { attempt: 4, deathCount: 3 }))));
+  for (const id of ['i', 'j', 'k']) expect((await rig.ended(id)).at(-1)).toMatchObject({ type: 'finish' });
+  expect(engine.runs.map(run => run.length)).toEqual([1, 1, 1]);
+  expect(rig.events.get('j')!.map(event => event.type)).toEqual(['tried', 'accepted', 'embeddings', 'finish']);
+});
+
+test('a suspect that leaves makes room for the next', async () => {
+  const { jobs, engine } = open();
+  const gate = Promise.withResolvers<void>();
+  engine.gate = gate.promise;
+  await jobs.submit(rig.taken('i', 'a', { attempt: 4, deathCount: 3 }));
+  await jobs.submit(rig.taken('j', 'a', { attempt: 4, deathCount: 3 }));
+  jobs.lost('i');
+  gate.resolve();
+  expect((await rig.ended('j')).at(-1)).toMatchObject({ type: 'finish' });
 });
 
 test('a drain gives the rest back', async () => {
