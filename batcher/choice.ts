@@ -13,6 +13,7 @@ export interface ChoiceDelta {
   text: string;
   logprobs?: TokenLogprob[];
   finishReason?: FinishReason;
+  stopText?: string;
 }
 
 export interface ChoiceOptions {
@@ -121,6 +122,7 @@ export class Choice {
       text: said,
       ...(reportsLogprobs && { logprobs }),
       ...(this.#finishReason !== undefined && { finishReason: this.#finishReason }),
+      ...(text.stopText !== undefined && { stopText: text.stopText }),
     };
   }
 

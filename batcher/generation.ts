@@ -4,8 +4,8 @@
  */
 import type { ErrorCode } from '../shared/errors.ts';
 import type { Job } from '../shared/job.ts';
-import type { FinishReason, Timings, TokenEvent, TokenLogprob, Usage } from '../shared/token-event.ts';
-import type { Choice } from './choice.ts';
+import type { Timings, TokenEvent, Usage } from '../shared/token-event.ts';
+import type { Choice, ChoiceDelta } from './choice.ts';
 import { DeathRecord } from './death-record.ts';
 import { EventLog } from './event-log.ts';
 import type { Recipient } from './outbox.ts';
@@ -110,7 +110,7 @@ export class Generation {
     this.#firstTokenAt ??= this.#lastTokenAt;
   }
 
-  tell(choice: Choice, delta: { tokenIds: number[]; text: string; logprobs?: TokenLogprob[]; finishReason?: FinishReason }): void {
+  tell(choice: Choice, delta: ChoiceDelta): void {
     this.#log.add({ type: 'delta', choice: choice.index, ...delta });
     this.#finishWhenTold();
   }

@@ -1,5 +1,5 @@
 /**
- * ApiKey: who calls, told by the Authorization header alone: a forged key costs no I/O and creates no object. Comparison takes the same
+ * ApiKey: who calls, told by the Authorization header (or `x-api-key`, as Anthropic's clients send it) alone: a forged key costs no I/O and creates no object. Comparison takes the same
  * time whatever the key. Whether a genuine key is still good is for its tenant's object to say.
  *
  *   sk-sluice-<tenant>-<key id>-<mac>      read from the right: the mac has a fixed length, the key id no hyphen
@@ -80,7 +80,7 @@ export class KeyReader {
 export function requireKey(settings: KeySettings): MiddlewareHandler<{ Variables: CallerVariables }> {
   const reader = new KeyReader(settings);
   return async function checkKey(c, next) {
-    const { caller } = await reader.identify(c.req.header('authorization'));
+    const { caller } = await reader.identify(keyHeader(c.req));
     if (caller === undefined)
       throw new ApiError('insufficient_scope', "The operator's key is for /admin only; here a tenant's key is needed.");
     c.set('caller', caller);
@@ -88,9 +88,18 @@ export function requireKey(settings: KeySettings): MiddlewareHandler<{ Variables
   };
 }
 
+/** Of the two the one that names what it holds. */
+function keyHeader(request: { header(name: string): string | undefined }): string | undefined {
+  const key = request.header('x-api-key');
+  return request.header('authorization') || (key === undefined || key === '' ? undefined : `Bearer ${key}`);
+}
+
 function bearerKey(header: string | undefined): string {
   if (header === undefined || header === '') {
-    throw new ApiError('invalid_api_key', "You didn't provide an API key. Send it in the header `Authorization: Bearer YOUR_KEY`.");
+    throw new ApiError(
+      'invalid_api_key',
+      "You didn't provide an API key. Send it in the header `Authorization: Bearer YOUR_KEY`, or `x-api-key: YOUR_KEY`.",
+    );
   }
   const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(header)?.[1];
   if (key === undefined) throw new ApiError('invalid_api_key', 'The Authorization header must have the form `Bearer YOUR_KEY`.');

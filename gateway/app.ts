@@ -13,6 +13,7 @@ import { cors } from './cors.ts';
 import { readSettings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { lingering } from './linger.ts';
+import { inMessageShape } from './messages/message-error.ts';
 import { metered } from './metered.ts';
 import { counted } from './metrics/counted.ts';
 import { RequestCounts } from './metrics/request-counts.ts';
@@ -29,6 +30,7 @@ import { docs, docsReader } from './routes/docs.ts';
 import { embeddings } from './routes/embeddings.ts';
 import { createFile, deleteFile, listFiles, retrieveContent, retrieveFile } from './routes/files.ts';
 import { health, ready } from './routes/health.ts';
+import { countTokens, messages } from './routes/messages.ts';
 import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
@@ -53,6 +55,7 @@ const app = new Hono<AppEnv>();
 app.use(requestLog(settings)); // outermost: it names and records whatever comes of a request
 app.use(counted(counts, settings)); // within it: what it counts has a name in the log
 app.use(cors()); // before the key: browsers send preflights without one
+app.use('/v1/messages/*', inMessageShape()); // before the key: its refusals have this shape too
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
 app.use('/v1/files', lingering()); // before the key: who is refused in the middle of a file is to read why
 for (const path of ['/v1/*', '/tokenize', '/detokenize']) {
@@ -73,6 +76,8 @@ app.get('/v1/models', listModels(settings)).all(allow('GET'));
 app.get('/v1/models/:id', retrieveModel(settings)).all(allow('GET'));
 app.post('/v1/chat/completions', chatCompletions(settings)).all(allow('POST'));
 app.post('/v1/completions', completions(settings)).all(allow('POST'));
+app.post('/v1/messages', messages(settings)).all(allow('POST'));
+app.post('/v1/messages/count_tokens', countTokens(settings)).all(allow('POST'));
 app.post('/v1/embeddings', embeddings(settings)).all(allow('POST'));
 app.post('/tokenize', quick(settings, 'tokenize')).all(allow('POST'));
 app.post('/detokenize', quick(settings, 'detokenize')).all(allow('POST'));

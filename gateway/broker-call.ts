@@ -93,7 +93,7 @@ export interface ScaleRequest {
   held: HeldCounts;
 }
 
-export type ReplyShape = ChatShape | CompletionShape | ResponseShape | EmbeddingsShape | QuickShape;
+export type ReplyShape = ChatShape | CompletionShape | ResponseShape | MessageShape | EmbeddingsShape | QuickShape;
 
 interface ChatShape {
   kind: 'chat';
@@ -124,6 +124,11 @@ export interface ResponseShape {
   startingAfter?: number;
 }
 
+interface MessageShape {
+  kind: 'message';
+  isStreamed: boolean;
+}
+
 interface EmbeddingsShape {
   kind: 'embeddings';
   isStreamed: false;
@@ -131,7 +136,7 @@ interface EmbeddingsShape {
 }
 
 interface QuickShape {
-  kind: 'tokenize' | 'detokenize';
+  kind: 'tokenize' | 'detokenize' | 'count_tokens';
   isStreamed: false;
 }
 

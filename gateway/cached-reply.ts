@@ -16,7 +16,7 @@ export function cachedReply(
   const now = Date.now();
   const relay = new Relay({
     writer: writerFor({
-      ...{ id: job.id, submittedAt: job.submittedAt, model, reply, choiceCount: job.choiceCount },
+      ...{ id: job.id, submittedAt: job.submittedAt, model, reply, choiceCount: job.choiceCount, serviceClass: job.serviceClass },
       ...{ promptCount: promptsOf(job).length, wantsLogprobs: job.sampling.topLogprobs !== undefined },
     }),
     isSureToFit: true,

@@ -3,9 +3,9 @@ import type { MiddlewareHandler } from 'hono';
 
 const METHODS = 'GET, POST, DELETE, OPTIONS';
 const EXPOSED =
-  'x-request-id, traceresponse, retry-after, x-sluice-stream-id, x-sluice-stream-token, x-sluice-idempotent-replay, x-sluice-coalesced, x-sluice-cache, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens';
-/** What OpenAI's clients send besides; used when a preflight names no header. */
-const DEFAULT_HEADERS = 'authorization, content-type';
+  'x-request-id, request-id, traceresponse, retry-after, x-sluice-stream-id, x-sluice-stream-token, x-sluice-idempotent-replay, x-sluice-coalesced, x-sluice-cache, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens';
+/** What OpenAI's and Anthropic's clients send besides; used when a preflight names no header. */
+const DEFAULT_HEADERS = 'authorization, content-type, x-api-key, anthropic-version, anthropic-beta';
 const PREFLIGHT_MAX_AGE_S = '86400';
 
 /** Answers preflights itself, before any key is asked for, and marks every other reply, errors included. */

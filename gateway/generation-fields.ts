@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { MAX_CHOICES, type Sampling, type ServiceClass, type Stopping } from '../shared/job.ts';
 import { custom } from './refusal.ts';
 
-const MAX_STOPS = 16;
+export const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_BIASED_TOKENS = 1024;
 const DEFAULT_TEMPERATURE = 1;
@@ -14,7 +14,7 @@ const DEFAULT_TEMPERATURE = 1;
 /** Well-formed, so that what is counted, tokenized and sent back are the same bytes. */
 export const Text = z.string().transform(text => text.toWellFormed());
 
-const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
+export const StopText = z.string().min(1).max(MAX_STOP_LENGTH);
 
 export const ServiceTier = z
   .enum(['auto', 'default', 'flex', 'priority', 'scale'])

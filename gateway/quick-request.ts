@@ -66,7 +66,7 @@ export function parseTokenizeRequest(body: JsonObject, bounds: { maxMessageCount
   const request = parsed.data;
   if (request.messages) checkToolMessages(request.messages);
   return {
-    ...common(request),
+    ...quickFields(request),
     prompt: promptOf(request),
     task: {
       kind: 'tokenize',
@@ -82,10 +82,11 @@ export function parseDetokenizeRequest(body: JsonObject): QuickRequest {
   const parsed = DetokenizeBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
-  return { ...common(request), prompt: { kind: 'tokens', tokenIds: request.tokens }, task: { kind: 'detokenize' } };
+  return { ...quickFields(request), prompt: { kind: 'tokens', tokenIds: request.tokens }, task: { kind: 'detokenize' } };
 }
 
-function common({ model, service_tier }: Pick<z.output<typeof DetokenizeBody>, 'model' | 'service_tier'>) {
+/** Of a job that computes nothing. */
+export function quickFields({ model, service_tier }: Pick<z.output<typeof DetokenizeBody>, 'model' | 'service_tier'>) {
   return {
     model: model ?? 'default',
     sampling: { temperature: 0 },
@@ -100,7 +101,7 @@ function promptOf({ prompt, messages }: { prompt?: string | null | undefined; me
 }
 
 /** UTF-8 bytes of all strings in a value. */
-function byteCount(value: unknown): number {
+export function byteCount(value: unknown): number {
   if (typeof value === 'string') return new TextEncoder().encode(value).byteLength;
   if (typeof value !== 'object' || value === null) return 0;
   return Object.values(value).reduce((sum: number, inner: unknown) => sum + byteCount(inner), 0);

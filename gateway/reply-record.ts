@@ -32,9 +32,11 @@ const RecordShape = z.looseObject({
       isStored: z.boolean(),
       echo: z.looseObject({}),
     }),
+    z.looseObject({ kind: z.literal('message'), isStreamed: z.boolean() }),
     z.looseObject({ kind: z.literal('embeddings'), isStreamed: z.literal(false), encodingFormat: z.enum(['float', 'base64']) }),
     z.looseObject({ kind: z.literal('tokenize'), isStreamed: z.literal(false) }),
     z.looseObject({ kind: z.literal('detokenize'), isStreamed: z.literal(false) }),
+    z.looseObject({ kind: z.literal('count_tokens'), isStreamed: z.literal(false) }),
   ]),
   /** No batcher can refuse the prompt. */
   isSureToFit: z.boolean(),

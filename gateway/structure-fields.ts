@@ -12,7 +12,7 @@ const MAX_CHARACTERS = 65_536;
 const MAX_PATTERN_CHARACTERS = 4_096;
 const MAX_CHOICES = 1_000;
 /** Text that a schema is read of; one that is nested deeper than the body may be has been refused before. */
-const Schema = z
+export const Schema = z
   .record(z.string(), z.unknown())
   .refine(schema => JSON.stringify(schema).length <= MAX_CHARACTERS, { message: `A schema may have at most ${MAX_CHARACTERS} characters.` })
   .meta({ description: 'A JSON schema, of draft 2020-12 or before.' });

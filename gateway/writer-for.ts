@@ -5,6 +5,8 @@ import { chatStream } from './chat-stream.ts';
 import { CompletionBody } from './completion-body.ts';
 import { completionStream } from './completion-stream.ts';
 import { EmbeddingsBody } from './embeddings-body.ts';
+import { MessageBody, TokenCountBody } from './messages/message-body.ts';
+import { MessageStream } from './messages/message-stream.ts';
 import { QuickBody } from './quick-body.ts';
 import type { ReplyRecord } from './reply-record.ts';
 import type { ReplyWriter } from './reply-writer.ts';
@@ -12,7 +14,10 @@ import type { ResponseHead } from './responses/response-object.ts';
 import { ResponseStream } from './responses/response-stream.ts';
 import { ResponseWriter } from './responses/response-writer.ts';
 
-export type Written = Pick<ReplyRecord, 'id' | 'submittedAt' | 'model' | 'reply' | 'choiceCount' | 'promptCount' | 'wantsLogprobs'>;
+export type Written = Pick<
+  ReplyRecord,
+  'id' | 'submittedAt' | 'model' | 'reply' | 'choiceCount' | 'promptCount' | 'wantsLogprobs' | 'serviceClass'
+>;
 
 /** Of a response, whatever form it is wanted in. */
 export function responseHead(record: Pick<Written, 'id' | 'submittedAt' | 'model'>, reply: ResponseShape): ResponseHead {
@@ -40,10 +45,16 @@ export function writerFor(record: Written): ReplyWriter {
       const whole = responseHead(record, reply);
       return reply.isStreamed ? new ResponseStream(whole, reply.startingAfter) : new ResponseWriter(whole);
     }
+    case 'message': {
+      const { id, model, serviceClass } = record;
+      return reply.isStreamed ? new MessageStream({ id, model, serviceClass }) : new MessageBody({ id, model, serviceClass });
+    }
     case 'embeddings':
       return new EmbeddingsBody({ model: record.model, encodingFormat: reply.encodingFormat });
     case 'tokenize':
     case 'detokenize':
       return new QuickBody();
+    case 'count_tokens':
+      return new TokenCountBody();
   }
 }

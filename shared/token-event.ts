@@ -81,6 +81,8 @@ export interface DeltaEvent extends EventHead {
   logprobs?: TokenLogprob[];
   /** Set once, on the last delta of this choice. */
   finishReason?: FinishReason;
+  /** Beside it, where it was a stop string that ended the choice. */
+  stopText?: string;
 }
 
 /** What a prompt becomes. */
@@ -178,13 +180,14 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
   tried: () => true,
   echo: ({ prompt, tokenCount, text, tokens }) =>
     isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
-  delta: ({ choice, tokenIds, text, logprobs, finishReason }) =>
+  delta: ({ choice, tokenIds, text, logprobs, finishReason, stopText }) =>
     isCount(choice) &&
     Array.isArray(tokenIds) &&
     tokenIds.every(isCount) &&
     typeof text === 'string' &&
     (logprobs === undefined || isLogprobs(logprobs, false)) &&
-    (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)),
+    (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)) &&
+    (stopText === undefined || typeof stopText === 'string'),
   tokens: ({ tokenIds, texts, contextTokens }) =>
     Array.isArray(tokenIds) &&
     tokenIds.every(isCount) &&

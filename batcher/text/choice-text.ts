@@ -62,6 +62,11 @@ export class ChoiceText {
     return this.#held.length;
   }
 
+  /** The stop string that ended it, where one did. */
+  get stopText(): string | undefined {
+    return this.#matcher.found;
+  }
+
   /** Text that these tokens make certain. Do not push end tokens of the model: they are not text. */
   push(tokens: readonly SampledToken[]): CertainText {
     let text = '';

@@ -14,6 +14,7 @@ export interface MatchedText {
 }
 
 interface Automaton {
+  text: string;
   stop: Int32Array;
   /** fallback[n]: length of the longest proper beginning of the stop string's first n code points that also ends them. */
   fallback: Int32Array;
@@ -27,7 +28,7 @@ export class StopMatcher {
   readonly #held: string[] = [];
   /** Index in #held of the first that is not let out; those before it are dropped a lot at a time, so that none is moved more than once on average. */
   #heldFrom = 0;
-  #isStopped = false;
+  #found: string | undefined;
 
   /** Empty strings stop nothing. */
   constructor(stops: readonly string[]) {
@@ -35,7 +36,12 @@ export class StopMatcher {
   }
 
   get isStopped(): boolean {
-    return this.#isStopped;
+    return this.#found !== undefined;
+  }
+
+  /** The stop string that was found. */
+  get found(): string | undefined {
+    return this.#found;
   }
 
   /** UTF-16 units held back. */
@@ -44,21 +50,21 @@ export class StopMatcher {
   }
 
   push(text: string): MatchedText {
-    if (this.#isStopped) return { text: '', stopped: true };
+    if (this.isStopped) return { text: '', stopped: true };
     if (this.#automata.length === 0) return { text, stopped: false };
     let certain = '';
     for (const character of text) {
       this.#held.push(character);
       const { matched, complete } = this.#step(character.codePointAt(0)!);
-      if (complete > 0) {
-        certain += this.#letOutAllBut(complete);
+      if (complete !== undefined) {
+        certain += this.#letOutAllBut(complete.stop.length);
         this.#letOutAllBut(0);
-        this.#isStopped = true;
+        this.#found = complete.text;
         break;
       }
       certain += this.#letOutAllBut(matched);
     }
-    return { text: certain, stopped: this.#isStopped };
+    return { text: certain, stopped: this.isStopped };
   }
 
   /** No more text: what was held back is certain. */
@@ -77,15 +83,15 @@ export class StopMatcher {
     return text;
   }
 
-  /** Longest partial match after one more code point, and longest complete one (0 for none). */
-  #step(codePoint: number): { matched: number; complete: number } {
+  /** Length of the longest partial match after one more code point, and the longest complete one. */
+  #step(codePoint: number): { matched: number; complete: Automaton | undefined } {
     let matched = 0;
-    let complete = 0;
+    let complete: Automaton | undefined;
     for (const one of this.#automata) {
       while (one.matched > 0 && one.stop[one.matched] !== codePoint) one.matched = one.fallback[one.matched]!;
       if (one.stop[one.matched] === codePoint) one.matched++;
       if (one.matched > matched) matched = one.matched;
-      if (one.matched === one.stop.length && one.matched > complete) complete = one.matched;
+      if (one.matched === one.stop.length && one.matched > (complete?.matched ?? 0)) complete = one;
     }
     return { matched, complete };
   }
@@ -101,5 +107,5 @@ function automaton(text: string): Automaton {
     if (stop[border] === next) border++;
     fallback[length] = border;
   }
-  return { stop, fallback, matched: 0 };
+  return { text, stop, fallback, matched: 0 };
 }

@@ -1,5 +1,6 @@
 /** Document: the API's description, OpenAPI 3.1; put together once, when it is first asked for, and the same text from then on. */
 import { type ErrorCode, statusOf } from '../../shared/errors.ts';
+import { messageStatusOf } from '../messages/message-error.ts';
 import { type Access, JSON_TYPE, type Operation, type Reply, type ReplyContent, TAGS } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 import { ALWAYS_HEADERS, DURATION, headerComponents, headerRefs, limitHeaderRefs } from './reply-headers.ts';
@@ -9,18 +10,24 @@ import { schemaComponents, schemaRef } from './schemas.ts';
 export const API_VERSION = '0.1.0';
 
 const BEARER = { key: [] };
+const API_KEY = { apiKey: [] };
 
 /** Codes that may come whatever is called. */
 const ALWAYS: readonly ErrorCode[] = ['method_not_allowed', 'internal_error'];
 
 const ACCESS: Readonly<Record<Access, { security: readonly object[]; refusals: readonly ErrorCode[] }>> = {
   all: { security: [], refusals: [] },
-  key: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
-  stream: { security: [BEARER, { streamToken: [] }], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
+  key: { security: [BEARER, API_KEY], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
+  stream: {
+    security: [BEARER, API_KEY, { streamToken: [] }],
+    refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'],
+  },
   metrics: { security: [BEARER, {}], refusals: ['invalid_api_key', 'insufficient_scope'] },
   admin: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
   operator: { security: [BEARER], refusals: ['invalid_api_key', 'insufficient_scope', 'dependency_unavailable'] },
 };
+
+const RETRIED: ReadonlySet<number> = new Set([429, 503, 529]);
 
 let text: string | undefined;
 
@@ -40,7 +47,8 @@ export function openapiDocument() {
     info: {
       title: 'Sluice',
       version: API_VERSION,
-      description: "An OpenAI-compatible inference gateway for one's own machines. Every error is OpenAI's error object.",
+      description:
+        "An OpenAI-compatible inference gateway for one's own machines. Every error is OpenAI's error object, under /v1/messages Anthropic's.",
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
@@ -51,6 +59,7 @@ export function openapiDocument() {
       headers: headerComponents(),
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: "A tenant's key under /v1, an administrator's under /admin." },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key', description: "The same key, as Anthropic's clients send it." },
         streamToken: {
           type: 'apiKey',
           in: 'query',
@@ -102,7 +111,7 @@ function schemaOf(content: ReplyContent): object {
 function refusalObjects(codes: readonly ErrorCode[], operation: Operation): Record<string, object> {
   const byStatus = new Map<number, Set<ErrorCode>>();
   for (const code of codes) {
-    const status = statusOf(code);
+    const status = operation.errors === 'message' ? messageStatusOf(code) : statusOf(code);
     byStatus.set(status, (byStatus.get(status) ?? new Set()).add(code));
   }
   return Object.fromEntries(
@@ -115,16 +124,24 @@ function refusalObjects(codes: readonly ErrorCode[], operation: Operation): Reco
           ...limitHeaders(operation, status),
           ...(status === 401 && headerRefs(['www-authenticate'])),
           ...(status === 405 && headerRefs(['allow'])),
-          ...((status === 429 || status === 503) && headerRefs(['retry-after'])),
+          ...(RETRIED.has(status) && headerRefs(['retry-after'])),
+          ...(operation.errors === 'message' && headerRefs(['request-id'])),
         },
         content: {
           'application/json': {
-            schema: { allOf: [schemaRef('Error'), { properties: { error: { properties: { code: { enum: [...some] } } } } }] },
+            schema: errorSchema([...some], operation),
           },
         },
       },
     ]),
   );
+}
+
+function errorSchema(codes: readonly ErrorCode[], { errors }: Operation): object {
+  const code = { enum: codes };
+  return errors === 'message'
+    ? { allOf: [schemaRef('MessageError'), { properties: { error: { properties: { details: { properties: { error_code: code } } } } } }] }
+    : { allOf: [schemaRef('Error'), { properties: { error: { properties: { code } } } }] };
 }
 
 /** A key that is not good has no limits; a stream that is read by its token has none to tell of. */

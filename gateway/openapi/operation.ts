@@ -19,6 +19,8 @@ export interface Operation {
   /** `multipart/form-data` where the request is a form. */
   requestType?: string;
   replies: readonly Reply[];
+  /** In whose shape errors are; OpenAI's when absent. */
+  errors?: 'message';
   /** Besides those that its access brings with it. */
   refusals: readonly ErrorCode[];
 }

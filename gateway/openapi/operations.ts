@@ -1,28 +1,10 @@
 /** Operations: every public call of the gateway: what goes in, what comes out, and by which codes it may be refused. */
-import type { ErrorCode } from '../../shared/errors.ts';
 import { BATCH_OPERATIONS } from './batch-operations.ts';
+import { asksOfQueue, events, GENERATION_REFUSALS, generation, QUICK_REFUSALS } from './generation-operation.ts';
+import { MESSAGE_OPERATIONS } from './message-operations.ts';
 import { BODY_REFUSALS, flag, header, JSON_TYPE, json, type Operation, path, query, SSE_TYPE } from './operation.ts';
 import { ANSWER_HEADERS } from './reply-headers.ts';
-import type { ReplyName, RequestName } from './schemas.ts';
 
-const idempotencyKey = header('Idempotency-Key', {
-  description: 'A request and those that repeat it under the same key have one answer, of one job, with one charge.',
-  schema: { type: 'string', pattern: '^[\\x21-\\x7e]{1,255}$' },
-});
-const asksOfQueue = [
-  idempotencyKey,
-  header('x-sluice-resumable', flag('The answer goes on for a while when its client has left.')),
-  header('x-sluice-coalesce', flag('Identical requests of the tenant that run at the same time share one generation.')),
-  header('x-sluice-cache', {
-    description: '`off`: no earlier answer is given, and this one is not kept.',
-    schema: { type: 'string', enum: ['on', 'off'] },
-  }),
-  header('x-sluice-max-wait-ms', {
-    description: 'Refused at once when the estimated wait for a row is longer.',
-    schema: { type: 'integer', minimum: 0, maximum: 86_400_000 },
-  }),
-];
-const toStream = { id: '$response.header.x-sluice-stream-id' };
 const toTenant = { name: '$response.body#/name' };
 const toKey = { id: '$response.body#/id', tenant: '$response.body#/tenant' };
 const streamId = path('id', 'Id of the completion, as `x-sluice-stream-id` tells it.');
@@ -32,12 +14,6 @@ const tenantQuery = query('tenant', {
   description: "The tenant's name; a tenant's own administrator need not give it.",
   schema: { $ref: '#/components/schemas/TenantName' },
 });
-const GENERATION_REFUSALS: readonly ErrorCode[] = [
-  ...(['invalid_json', 'invalid_value', 'missing_required_parameter', 'unsupported_parameter', 'context_length_exceeded'] as const),
-  ...(['request_exceeds_limit', 'request_cancelled', 'model_not_found', 'idempotency_conflict', 'body_too_large'] as const),
-  ...(['rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
-];
-const QUICK_REFUSALS = GENERATION_REFUSALS.filter(code => code !== 'context_length_exceeded');
 
 export const OPERATIONS: readonly Operation[] = [
   generation({
@@ -144,6 +120,7 @@ export const OPERATIONS: readonly Operation[] = [
     replies: [json(200, 'Response', 'It is over.')],
     refusals: ['invalid_value', 'not_found', 'rate_limit_exceeded'],
   },
+  ...MESSAGE_OPERATIONS,
   ...BATCH_OPERATIONS,
   {
     ...{ method: 'get', path: '/v1/streams/{id}', id: 'resumeStream', tag: 'Streams', access: 'stream' },
@@ -161,7 +138,7 @@ export const OPERATIONS: readonly Operation[] = [
       {
         status: 200,
         description: 'The answer in the form that its request asked for.',
-        content: { [SSE_TYPE]: events('ChatCompletionChunk', 'CompletionChunk'), [JSON_TYPE]: 'AnyReply' },
+        content: { [SSE_TYPE]: events('ChatCompletionChunk', 'CompletionChunk', 'ResponseEvent', 'MessageEvent'), [JSON_TYPE]: 'AnyReply' },
         headers: ['x-sluice-stream-id', 'x-sluice-stream-token'],
       },
       {
@@ -338,40 +315,6 @@ export const OPERATIONS: readonly Operation[] = [
     refusals: [],
   },
 ];
-
-function generation(call: {
-  path: string;
-  id: string;
-  summary: string;
-  request: RequestName;
-  whole: ReplyName;
-  chunk: ReplyName;
-}): Operation {
-  return {
-    ...{ method: 'post', path: call.path, id: call.id, summary: call.summary, tag: 'Inference', access: 'key' },
-    description: 'Fields that are unknown here are let through and have no effect.',
-    parameters: asksOfQueue,
-    request: call.request,
-    replies: [
-      {
-        status: 200,
-        description: 'The answer: whole, or with `stream` as server-sent events.',
-        content: { [JSON_TYPE]: call.whole, [SSE_TYPE]: events(call.chunk) },
-        headers: ANSWER_HEADERS,
-        links: { resumeStream: toStream, cancelStream: toStream },
-      },
-    ],
-    refusals: GENERATION_REFUSALS,
-  };
-}
-
-/** OpenAPI 3.1 has no word for what an event holds; without a type, since some take the whole body for a text and some each event for an object. */
-function events(...chunks: ReplyName[]): { description: string } {
-  const names = chunks.map(chunk => `#/components/schemas/${chunk}`).join(' or ');
-  return {
-    description: `Server-sent events; \`data\` holds ${names}, or at the end \`[DONE]\`, or #/components/schemas/Error. \`id\` is what Last-Event-ID takes. Comments tell the place in the queue.`,
-  };
-}
 
 function tenantInPath(): object {
   return {

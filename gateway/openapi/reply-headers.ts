@@ -14,6 +14,7 @@ const HEADERS = {
     description: 'The span of this request here, as W3C Trace Context writes it; within the trace of its `traceparent`, or one of its own.',
     schema: { type: 'string', pattern: '^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$' },
   },
+  'request-id': { description: "The same, as Anthropic's clients look for it.", schema: { type: 'string', pattern: '^[\\w.:-]{1,128}$' } },
   'x-ratelimit-limit-requests': { description: 'Requests a minute that this key may make; 1000000000 without a limit.', schema: count },
   'x-ratelimit-limit-tokens': { description: 'Tokens a minute; 1000000000 without a limit.', schema: count },
   'x-ratelimit-remaining-requests': { description: 'Requests that would be let in now.', schema: count },

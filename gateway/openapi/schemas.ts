@@ -5,9 +5,11 @@ import { BatchBody } from '../batches/batch-wire.ts';
 import { ChatBody } from '../chat-request.ts';
 import { CompletionBody } from '../completion-request.ts';
 import { EmbeddingBody } from '../embedding-request.ts';
+import { MessageBody, TokenCountBody } from '../messages/message-request.ts';
 import { DetokenizeBody, TokenizeBody } from '../quick-request.ts';
 import { ResponseBody } from '../responses/response-request.ts';
 import * as batches from './batch-schemas.ts';
+import * as messages from './message-schemas.ts';
 import * as replies from './reply-schemas.ts';
 import { ResponseEvent, ResponseReply } from './response-schemas.ts';
 
@@ -15,6 +17,8 @@ const REQUESTS = {
   ChatCompletionRequest: ChatBody,
   CompletionRequest: CompletionBody,
   ResponseRequest: ResponseBody,
+  MessageRequest: MessageBody,
+  TokenCountRequest: TokenCountBody,
   EmbeddingRequest: EmbeddingBody,
   TokenizeRequest: TokenizeBody,
   DetokenizeRequest: DetokenizeBody,
@@ -32,9 +36,22 @@ const REPLIES = {
   ChatCompletionChunk: replies.ChatCompletionChunk,
   Completion: replies.Completion,
   CompletionChunk: replies.CompletionChunk,
-  AnyReply: z.union([replies.ChatCompletion, replies.Completion, ResponseReply, replies.Embeddings, replies.Tokens, replies.Detokenized]),
+  AnyReply: z.union([
+    replies.ChatCompletion,
+    replies.Completion,
+    ResponseReply,
+    messages.Message,
+    replies.Embeddings,
+    replies.Tokens,
+    replies.Detokenized,
+    messages.TokenCount,
+  ]),
   Response: ResponseReply,
   ResponseEvent,
+  Message: messages.Message,
+  MessageEvent: messages.MessageEvent,
+  MessageError: messages.MessageError,
+  TokenCount: messages.TokenCount,
   Embeddings: replies.Embeddings,
   Tokens: replies.Tokens,
   Detokenized: replies.Detokenized,

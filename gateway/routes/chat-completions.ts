@@ -5,7 +5,7 @@ import { postedJob } from './posted-job.ts';
 
 export function chatCompletions(settings: Settings) {
   return postedJob(settings, {
-    idPrefix: 'chatcmpl',
+    idPrefix: 'chatcmpl-',
     parse(body) {
       const { isStreamed, includeUsage, hasRunningUsage, ...request } = parseChatRequest(body, settings);
       return { ...request, reply: { kind: 'chat', isStreamed, includeUsage, ...(hasRunningUsage && { hasRunningUsage }) } };

@@ -5,7 +5,7 @@ import { postedJob } from './posted-job.ts';
 
 export function completions(settings: Settings) {
   return postedJob(settings, {
-    idPrefix: 'cmpl',
+    idPrefix: 'cmpl-',
     parse(body) {
       const { isStreamed, includeUsage, keptCount, wantsLogprobs, ...request } = parseCompletionRequest(body);
       return { ...request, reply: { kind: 'completion', isStreamed, includeUsage, keptCount, wantsLogprobs } };

@@ -5,7 +5,7 @@ import { postedJob } from './posted-job.ts';
 
 export function embeddings(settings: Settings) {
   return postedJob(settings, {
-    idPrefix: 'embd',
+    idPrefix: 'embd-',
     parse(body) {
       const { encodingFormat, ...request } = parseEmbeddingRequest(body);
       return { ...request, isPromptUncertain: true, reply: { kind: 'embeddings', isStreamed: false, encodingFormat } };

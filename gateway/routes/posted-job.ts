@@ -17,7 +17,7 @@ export interface Posted extends Pick<RelayRequest, 'reply' | 'promptTokensBound'
 }
 
 export interface JobCall {
-  /** Of the ids of its answers. */
+  /** Of the ids of its answers, with the sign behind it. */
   idPrefix: string;
   /** Throws the ApiError of the first fault. */
   parse(body: JsonObject): Posted;
@@ -27,7 +27,7 @@ export function postedJob(settings: Settings, { idPrefix, parse }: JobCall) {
   return async function postJob(c: Context<AppEnv>): Promise<Response> {
     const body = await readJsonBody(c.req.raw, settings);
     const request = parse(body);
-    const id = `${idPrefix}-${crypto.randomUUID().replaceAll('-', '')}`;
+    const id = `${idPrefix}${crypto.randomUUID().replaceAll('-', '')}`;
     const job: Job = {
       version: JOB_VERSION,
       id,

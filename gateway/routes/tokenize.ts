@@ -5,7 +5,7 @@ import { postedJob } from './posted-job.ts';
 
 export function quick(settings: Settings, kind: 'tokenize' | 'detokenize') {
   return postedJob(settings, {
-    idPrefix: 'tok',
+    idPrefix: 'tok-',
     parse(body) {
       const job = kind === 'tokenize' ? parseTokenizeRequest(body, settings) : parseDetokenizeRequest(body);
       return { job, promptTokensBound: 0, isPromptUncertain: true, reply: { kind, isStreamed: false } };

@@ -1,4 +1,5 @@
 /** Clients of OpenAI's API, unchanged but for base URL and key, against the whole product; their refusals and retries are in test/gateway/chat-clients.e2e.test.ts. */
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generationKey } from '../../shared/keys.ts';
@@ -42,6 +43,67 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     await product.idle();
     // Not because the answer had come to its own end.
     expect(await cancelledCount()).toBe(before + 1);
+  });
+});
+
+describe('@anthropic-ai/sdk', () => {
+  let anthropic: Anthropic;
+  beforeAll(() => {
+    anthropic = new Anthropic({ baseURL: product.baseUrl.replace(/\/v1$/, ''), apiKey: product.key, authToken: null, maxRetries: 0 });
+  });
+  const ask = { model: 'default', max_tokens: 50, temperature: 0, messages: CAPITAL };
+  const whole = (message: Anthropic.Message) => message.content.map(block => (block.type === 'text' ? block.text : '')).join('');
+
+  it('gets a whole message, streams the same, and counts its prompt', async () => {
+    const message = await anthropic.messages.create(ask);
+    expect([whole(message), message.stop_reason, message.usage.output_tokens]).toEqual([ANSWER, 'end_turn', 7]);
+    const streamed = await anthropic.messages.stream({ ...ask, temperature: 0.01, top_k: 1 }).finalMessage();
+    expect([whole(streamed), streamed.stop_reason]).toEqual([ANSWER, 'end_turn']);
+    const { input_tokens, cache_read_input_tokens } = streamed.usage;
+    // The prompt was there a moment ago.
+    expect(cache_read_input_tokens).toBeGreaterThan(0);
+    const { input_tokens: counted } = await anthropic.messages.countTokens({ model: 'default', messages: CAPITAL });
+    expect([counted, input_tokens + (cache_read_input_tokens ?? 0)]).toEqual([42, 42]);
+  });
+
+  it('is told which stop sequence ended it, whether it was streamed or not', async () => {
+    const stopped = { ...ask, stop_sequences: ['London', ' is Paris'] };
+    for (const message of [await anthropic.messages.create(stopped), await anthropic.messages.stream(stopped).finalMessage()]) {
+      expect([whole(message), message.stop_reason, message.stop_sequence]).toEqual(['The capital of France', 'stop_sequence', ' is Paris']);
+    }
+  });
+
+  it('gets an answer of a schema', async () => {
+    const schema = {
+      type: 'object',
+      properties: { city: { type: 'string', maxLength: 20 } },
+      required: ['city'],
+      additionalProperties: false,
+    };
+    const message = await anthropic.messages.create({ ...ask, output_config: { format: { type: 'json_schema', schema } } });
+    expect(JSON.parse(whole(message))).toEqual({ city: expect.any(String) });
+  });
+
+  it('leaves a stream, and the row is free again; gets typed errors', async () => {
+    const before = await cancelledCount();
+    const stream = anthropic.messages.stream({
+      ...ask,
+      max_tokens: 4_000,
+      messages: [{ role: 'user', content: 'Write a very long story.' }],
+    });
+    stream.on('text', () => stream.abort());
+    await expect(stream.finalMessage()).rejects.toThrow(Anthropic.APIUserAbortError);
+    await product.idle();
+    expect(await cancelledCount()).toBe(before + 1);
+    const long = [{ role: 'user' as const, content: 'word '.repeat(9_000) }];
+    for (const streamed of [false, true]) {
+      await expect(anthropic.messages.create({ ...ask, messages: long, stream: streamed })).rejects.toMatchObject({
+        status: 400,
+        type: 'invalid_request_error',
+        errorCode: 'context_length_exceeded',
+      });
+    }
+    await expect(anthropic.messages.create({ ...ask, model: 'claude-none' })).rejects.toThrow(Anthropic.NotFoundError);
   });
 });
 

@@ -5,6 +5,8 @@
 
 export interface SseEvent {
   id: string | undefined;
+  /** Its `event:` field. */
+  event?: string;
   data: string;
 }
 
@@ -21,17 +23,21 @@ export function parseSse(text: string): SseStream {
   const comments: string[] = [];
   let data: string[] = [];
   let id: string | undefined;
+  let event: string | undefined;
   // What follows the last line end is no line.
   for (const line of text.split('\n').slice(0, -1)) {
     if (line === '') {
       if (data.length === 0 && id === undefined) continue;
       if (data.length === 0) throw new Error('an event without data');
-      events.push({ id, data: data.join('\n') });
+      events.push({ id, data: data.join('\n'), ...(event !== undefined && { event }) });
       data = [];
+      event = undefined;
     } else if (line.startsWith(':')) {
       comments.push(line.slice(1).trim());
     } else if (line.startsWith('data: ')) {
       data.push(line.slice(6));
+    } else if (line.startsWith('event: ')) {
+      event = line.slice(7);
     } else if (line.startsWith('id: ')) {
       id = line.slice(4);
     } else {

@@ -23,7 +23,7 @@ import type { TokenEvent } from '../../shared/token-event.ts';
 
 /** What the last user message may hold, as JSON; any other text is answered word for word. */
 export interface Script {
-  /** One delta each, for every choice. */
+  /** One delta each, for every choice. One that is a stop string of the job ends them. */
   pieces?: string[];
   /** The pieces again and again, this many times. */
   repeat?: number;
@@ -210,7 +210,8 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
   const wanted = Array<string[]>(script.repeat ?? 1)
     .fill(script.pieces ?? [])
     .flat();
-  const pieces = wanted.slice(0, maxTokens);
+  const stopText = job.stopping.stop?.find(stop => wanted.slice(0, maxTokens).includes(stop));
+  const pieces = stopText === undefined ? wanted.slice(0, maxTokens) : wanted.slice(0, wanted.indexOf(stopText));
   const promptTokens = job.prompt.kind === 'chat' ? job.prompt.messages.reduce((sum, { content }) => sum + (content?.length ?? 0), 0) : 0;
   const choiceCount = promptsOf(job).length * job.choiceCount;
   let seq = 0;
@@ -242,7 +243,8 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
     return;
   }
   await send([{ type: 'accepted', promptTokens }]);
-  const finishReason = script.finishReason ?? (pieces.length < wanted.length ? 'length' : 'stop');
+  const isCut = stopText === undefined && pieces.length < wanted.length;
+  const finishReason = script.finishReason ?? (isCut ? 'length' : 'stop');
   // One that says nothing ends all the same.
   if (pieces.length === 0) pieces.push('');
   for (const [index, text] of pieces.entries()) {
@@ -267,6 +269,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
         logprobs: [{ token: text, tokenId: index, logprob: -0.5, bytes: [...Buffer.from(text)], top: [] }],
       }),
       ...(isLast && { finishReason }),
+      ...(isLast && stopText !== undefined && { stopText }),
     }));
     if (isLast) {
       const usage = { promptTokens, completionTokens: pieces.length * choiceCount, cachedTokens: 0 };

@@ -3,10 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { StopMatcher } from '../../../batcher/text/stop-matcher.ts';
 
 /** By its definition: cut before the stop string that ends first, of those the longest. */
-function cut(text: string, stops: readonly string[]): { text: string; stopped: boolean } {
+function cut(text: string, stops: readonly string[]): { text: string; stopped: boolean; found?: string } {
   for (let end = 1; end <= text.length; end++) {
     const ending = stops.filter(stop => text.slice(0, end).endsWith(stop));
-    if (ending.length > 0) return { text: text.slice(0, end - Math.max(...ending.map(stop => stop.length))), stopped: true };
+    const found = ending.sort((a, b) => b.length - a.length)[0];
+    if (found !== undefined) return { text: text.slice(0, end - found.length), stopped: true, found };
   }
   return { text, stopped: false };
 }
@@ -35,6 +36,7 @@ describe('StopMatcher', () => {
           if (!matcher.isStopped && stops.length === 0) expect(matcher.heldLength).toBe(0);
         }
         expect(matcher.isStopped).toBe(expected.stopped);
+        expect(matcher.found).toBe(expected.found);
         expect(out + (matcher.isStopped ? '' : matcher.end())).toBe(expected.text);
         expect(matcher.end()).toBe('');
       }),

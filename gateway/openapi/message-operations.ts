@@ -1,0 +1,33 @@
+/** MessageOperations: Anthropic's calls, as the description tells them. */
+import { events, generation, QUICK_REFUSALS } from './generation-operation.ts';
+import { JSON_TYPE, json, type Operation, SSE_TYPE } from './operation.ts';
+
+const create = generation({
+  path: '/v1/messages',
+  id: 'createMessage',
+  summary: "Answers a conversation, in Anthropic's shapes.",
+  request: 'MessageRequest',
+  whole: 'Message',
+  chunk: 'MessageEvent',
+});
+
+export const MESSAGE_OPERATIONS: readonly Operation[] = [
+  {
+    ...create,
+    errors: 'message',
+    replies: create.replies.map(reply => ({
+      ...reply,
+      content: { [JSON_TYPE]: 'Message', [SSE_TYPE]: events('MessageEvent') },
+      headers: [...(reply.headers ?? []), 'request-id'],
+    })),
+  },
+  {
+    ...{ method: 'post', path: '/v1/messages/count_tokens', id: 'countMessageTokens', tag: 'Inference', access: 'key' },
+    summary: 'How many tokens the prompt of a message would have.',
+    description: 'It counts as a request, and as no tokens.',
+    errors: 'message',
+    request: 'TokenCountRequest',
+    replies: [{ ...json(200, 'TokenCount', 'The count.'), headers: ['x-sluice-stream-id', 'request-id'] }],
+    refusals: QUICK_REFUSALS,
+  },
+];

@@ -1,0 +1,347 @@
+/** /v1/messages as Anthropic's own client uses it: whole, streamed, left, refused; its events and its errors, and that it counts like every other call. */
+import Anthropic from '@anthropic-ai/sdk';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { adminClient } from './admin-client.ts';
+import { parseSse } from './sse-client.ts';
+import { eventually, type Stack, startStack } from './stack.ts';
+import type { Script } from './token-source.ts';
+
+type Create = Anthropic.MessageCreateParamsNonStreaming;
+
+let stack: Stack;
+let anthropic: Anthropic;
+beforeAll(async () => {
+  stack = await startStack({ bindings: { SLUICE_HEARTBEAT_MS: '100', SLUICE_METRICS: 'open', SLUICE_MAX_QUEUED_TOKENS: '1' } });
+  anthropic = clientOf(stack.gateway.key);
+});
+afterAll(() => stack.stop());
+afterEach(() => stack.source.resume());
+
+const clientOf = (apiKey: string, maxRetries = 0) => new Anthropic({ baseURL: stack.gateway.url, apiKey, authToken: null, maxRetries });
+const ask = (script: Script | string, more: object = {}): Create => ({
+  ...{ model: 'default', max_tokens: 100, messages: [{ role: 'user', content: contentOf(script) }] },
+  ...more,
+});
+const contentOf = (script: Script | string) => (typeof script === 'string' ? script : JSON.stringify(script));
+const raw = (body: unknown, headers: Record<string, string> = { 'x-api-key': stack.gateway.key }, path = '/v1/messages') =>
+  fetch(`${stack.gateway.url}${path}`, { method: 'POST', headers, body: typeof body === 'string' ? body : JSON.stringify(body) });
+const lastJob = () => stack.source.jobs.get(stack.source.taken.at(-1)!)!;
+const lastMessages = () => {
+  const { prompt } = lastJob();
+  return prompt.kind === 'chat' ? prompt.messages : [];
+};
+
+/** Without what the client's gatherer adds. */
+const own = ({ parsed_output: _, ...message }: Anthropic.Message & { parsed_output?: unknown }) => message;
+const eventsOf = (text: string) => parseSse(text.replace(/^retry: \d+\n/, '')).events;
+
+async function all<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const one of stream) list.push(one);
+  return list;
+}
+
+/** The error that the client threw. */
+async function failure(call: Promise<unknown>): Promise<InstanceType<typeof Anthropic.APIError>> {
+  try {
+    await call;
+  } catch (thrown) {
+    if (thrown instanceof Anthropic.APIError) return thrown;
+    throw thrown;
+  }
+  throw new Error('It was answered.');
+}
+
+describe('an answer', () => {
+  test('whole, with its usage', async () => {
+    const message = await anthropic.messages.create(ask('a short answer', { system: 'Be brief.', temperature: 0 }));
+    expect(message).toEqual({
+      ...{ id: expect.stringMatching(/^msg_\w{32}$/), type: 'message', role: 'assistant', model: 'test-model' },
+      content: [{ type: 'text', text: 'a short answer', citations: null }],
+      ...{ stop_reason: 'end_turn', stop_sequence: null, stop_details: null, container: null },
+      usage: {
+        ...{ input_tokens: 23, cache_creation: null, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 },
+        ...{ output_tokens: 3, server_tool_use: null, service_tier: 'standard' },
+      },
+    });
+    expect(lastMessages()).toEqual([
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'a short answer' },
+    ]);
+    expect(lastJob()).toMatchObject({ sampling: { temperature: 0 }, stopping: { maxTokens: 100 }, serviceClass: 'default' });
+  });
+
+  test('cut off by its length, or by a stop sequence, which it names', async () => {
+    expect(await anthropic.messages.create(ask('one two three', { max_tokens: 2 }))).toMatchObject({
+      ...{ content: [{ text: 'one two ' }], stop_reason: 'max_tokens', stop_sequence: null },
+    });
+    const stopped = await anthropic.messages.create(ask({ pieces: ['one ', 'END', 'two'] }, { stop_sequences: ['never', 'END'] }));
+    expect(stopped).toMatchObject({ content: [{ text: 'one ' }], stop_reason: 'stop_sequence', stop_sequence: 'END' });
+    const events = await all(await anthropic.messages.create({ ...ask({ pieces: ['END'] }, { stop_sequences: ['END'] }), stream: true }));
+    expect(events.map(({ type }) => type)).toEqual(['message_start', 'message_delta', 'message_stop']);
+    expect(events[1]).toMatchObject({ delta: { stop_reason: 'stop_sequence', stop_sequence: 'END' } });
+  });
+
+  test('of everything that a request may say', async () => {
+    await anthropic.messages.create(
+      ask('x', {
+        ...{
+          system: [
+            { type: 'text', text: 'Be ' },
+            { type: 'text', text: 'brief.', cache_control: { type: 'ephemeral' } },
+          ],
+        },
+        ...{ top_k: 5, top_p: 0.5, temperature: 1, stop_sequences: ['END'], metadata: { user_id: 'u' }, service_tier: 'standard_only' },
+        ...{ thinking: { type: 'disabled' }, tools: [], output_config: { format: { type: 'json_schema', schema: { type: 'object' } } } },
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'text', text: 'What is ' },
+              { type: 'text', text: 'it?' },
+            ],
+          },
+          { role: 'user', content: 'Look!' },
+          {
+            role: 'assistant',
+            content: [
+              { type: 'thinking', thinking: 'hm', signature: 's' },
+              { type: 'text', text: 'I look.' },
+              { type: 'tool_use', id: 'toolu_1', name: 'look', input: { at: 'it' } },
+            ],
+          },
+          {
+            role: 'user',
+            content: [
+              { type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'a cat' }] },
+              { type: 'text', text: 'x' },
+            ],
+          },
+        ],
+      }),
+    );
+    expect(lastMessages()).toEqual([
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'What is it?\n\nLook!' },
+      {
+        ...{ role: 'assistant', content: 'I look.' },
+        toolCalls: [{ id: 'toolu_1', type: 'function', function: { name: 'look', arguments: '{"at":"it"}' } }],
+      },
+      { role: 'tool', content: 'a cat', toolCallId: 'toolu_1' },
+      { role: 'user', content: 'x' },
+    ]);
+    expect(lastJob()).toMatchObject({
+      ...{ sampling: { temperature: 1, topK: 5, topP: 0.5 }, stopping: { stop: ['END'] } },
+      structure: { kind: 'schema', param: 'output_config.format', schema: { type: 'object' } },
+    });
+  });
+
+  test('streamed, event for event, and gathered by the client itself', async () => {
+    const script: Script = { pieces: ['Hé', '🌊'], stepMs: 20 };
+    const reply = await raw({ ...ask(script), stream: true });
+    expect(reply.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    const told = eventsOf(await reply.text());
+    for (const { event, data } of told) expect(JSON.parse(data).type).toBe(event);
+    expect(told.map(({ event }) => event)).toEqual([
+      ...['message_start', 'content_block_start', 'content_block_delta', 'content_block_delta'],
+      ...['content_block_stop', 'message_delta', 'message_stop'],
+    ]);
+    const stream = anthropic.messages.stream(ask(script));
+    const texts: string[] = [];
+    stream.on('text', text => texts.push(text));
+    const message = await stream.finalMessage();
+    expect(texts).toEqual(['Hé', '🌊']);
+    expect(message).toMatchObject({
+      ...{ content: [{ type: 'text', text: 'Hé🌊' }], stop_reason: 'end_turn' },
+      usage: { input_tokens: expect.any(Number), output_tokens: 2 },
+    });
+    const { content: _, ...whole } = await anthropic.messages.create(ask(script));
+    expect(Object.keys(own(message)).sort()).toEqual([...Object.keys(whole), 'content'].sort());
+  });
+
+  test('read on by its id after the connection broke', async () => {
+    const body = { ...ask({ pieces: ['a', 'b', 'c'], stepMs: 20 }), stream: true };
+    const reply = await raw(body, { 'x-api-key': stack.gateway.key, 'x-sluice-resumable': 'true' });
+    const id = reply.headers.get('x-sluice-stream-id');
+    const whole = eventsOf(await reply.text());
+    const seen = whole.findIndex(({ data }) => data.includes('"text":"a"'));
+    const rest = await fetch(`${stack.gateway.url}/v1/streams/${id}`, {
+      headers: { 'x-api-key': stack.gateway.key, 'last-event-id': whole[seen]!.id! },
+    });
+    expect(eventsOf(await rest.text())).toEqual(whole.slice(seen + 1));
+  });
+
+  test('left by its client, its work is stopped', async () => {
+    const stream = anthropic.messages.stream(ask({ pieces: ['on '], repeat: 5_000, stepMs: 20 }, { max_tokens: 5_000 }));
+    stream.on('text', () => stream.abort());
+    await expect(stream.finalMessage()).rejects.toThrow(Anthropic.APIUserAbortError);
+    const id = stack.source.taken.at(-1)!;
+    await eventually('its work to be stopped', () => stack.source.cancelled.includes(id));
+  });
+
+  test('one that is deterministic is told again from the cache, in either form', async () => {
+    const body = ask({ pieces: ['same ', 'END', 'more'] }, { temperature: 0, stop_sequences: ['END'] });
+    const first = await anthropic.messages.create(body);
+    const { data: second, response } = await anthropic.messages.create(body).withResponse();
+    expect(response.headers.get('x-sluice-cache')).toBe('hit');
+    expect({ ...second, id: first.id }).toEqual(first);
+    const streamed = await anthropic.messages.stream(body).finalMessage();
+    expect({ ...own(streamed), id: first.id }).toEqual(first);
+    expect(first.stop_sequence).toBe('END');
+  });
+});
+
+test('the tokens of a prompt are counted, and are those that its answer tells', async () => {
+  const prompt = { model: 'default', system: 'Be brief.', messages: [{ role: 'user' as const, content: 'one two three' }] };
+  // The stand-in's tokens are words of the question.
+  expect(await anthropic.messages.countTokens(prompt)).toEqual({ input_tokens: 3 });
+  expect(lastJob()).toMatchObject({
+    task: { kind: 'tokenize', addGenerationPrompt: true },
+    prompt: { messages: [{ content: 'Be brief.' }, { content: 'one two three' }] },
+  });
+  const long = 'word '.repeat(300_000);
+  const refused = await failure(anthropic.messages.countTokens({ ...prompt, messages: [{ role: 'user', content: long }] }));
+  expect([refused.status, refused.details]).toEqual([400, { error_code: 'invalid_value', param: 'messages' }]);
+});
+
+describe('refused', () => {
+  test.each<[object, string, string]>([
+    [{ max_tokens: undefined }, 'max_tokens', 'missing_required_parameter'],
+    [{ max_tokens: 0 }, 'max_tokens', 'invalid_value'],
+    [{ messages: undefined }, 'messages', 'missing_required_parameter'],
+    [{ messages: [] }, 'messages', 'invalid_value'],
+    [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages[0].role', 'invalid_value'],
+    [{ messages: [{ role: 'user', content: [] }] }, 'messages[0].content', 'invalid_value'],
+    [{ messages: [{ role: 'user', content: [{ type: 'text', text: 7 }] }] }, 'messages[0].content[0].text', 'invalid_value'],
+    [{ messages: [{ role: 'user', content: [{ type: 'sound' }] }] }, 'messages[0].content[0].type', 'invalid_value'],
+    [{ messages: [{ role: 'user', content: [{ type: 'image', source: {} }] }] }, 'messages[0].content[0]', 'unsupported_parameter'],
+    [
+      { messages: [{ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'none' }] }] },
+      'messages[0].content[0].tool_use_id',
+      'invalid_value',
+    ],
+    [
+      {
+        messages: [
+          { role: 'user', content: 'x' },
+          { role: 'assistant', content: 'The' },
+        ],
+      },
+      'messages',
+      'invalid_value',
+    ],
+    [{ system: 7 }, 'system', 'invalid_value'],
+    [{ temperature: 1.5 }, 'temperature', 'invalid_value'],
+    [{ top_p: 0 }, 'top_p', 'invalid_value'],
+    [{ stop_sequences: [''] }, 'stop_sequences[0]', 'invalid_value'],
+    [{ stop_sequences: 'END' }, 'stop_sequences', 'invalid_value'],
+    [{ tools: [{ name: 'look', input_schema: {} }] }, 'tools', 'unsupported_parameter'],
+    [{ thinking: { type: 'enabled', budget_tokens: 1024 } }, 'thinking', 'unsupported_parameter'],
+    [{ metadata: { user_id: 7 } }, 'metadata.user_id', 'invalid_value'],
+    [{ output_config: { format: { type: 'json_schema' } } }, 'output_config.format.schema', 'missing_required_parameter'],
+  ])('%j', async (more, param, code) => {
+    const takenCount = stack.source.taken.length;
+    const error = await failure(anthropic.messages.create({ ...ask('x'), ...more }));
+    expect(error).toBeInstanceOf(Anthropic.BadRequestError);
+    expect([error.type, error.details]).toEqual(['invalid_request_error', { error_code: code, param }]);
+    expect(stack.source.taken.length).toBe(takenCount);
+  });
+
+  test('in their own words, by whichever part refuses', async () => {
+    const cases: [() => Promise<unknown>, number, string, string][] = [
+      [() => clientOf('sk-sluice-none').messages.create(ask('x')), 401, 'authentication_error', 'invalid_api_key'],
+      [() => anthropic.messages.create(ask('x', { model: 'claude-none' })), 404, 'not_found_error', 'model_not_found'],
+      [
+        () => anthropic.messages.create(ask({ error: { code: 'context_length_exceeded', message: 'Too long.' } })),
+        400,
+        'invalid_request_error',
+        'context_length_exceeded',
+      ],
+      [
+        () => anthropic.messages.create(ask({ error: { code: 'generation_failed', message: 'No luck.' } })),
+        500,
+        'api_error',
+        'generation_failed',
+      ],
+    ];
+    for (const [call, status, type, code] of cases) {
+      const error = await failure(call());
+      expect([error.status, error.type, error.errorCode]).toEqual([status, type, code]);
+      expect(error.requestID).toMatch(/^req_/);
+      expect(error.error).toMatchObject({ type: 'error', request_id: error.requestID });
+    }
+    const wrongMethod = await fetch(`${stack.gateway.url}/v1/messages`, { headers: { 'x-api-key': stack.gateway.key } });
+    expect([wrongMethod.status, wrongMethod.headers.get('allow')]).toEqual([405, 'POST']);
+    expect(await wrongMethod.json()).toMatchObject({ type: 'error', error: { type: 'invalid_request_error' } });
+    const unknown = await raw({}, undefined, '/v1/messages/batches');
+    expect([unknown.status, await unknown.json()]).toMatchObject([404, { error: { type: 'not_found_error' } }]);
+    for (const body of ['', '[]', '{"model":', 'null', '{"a":1e999}']) {
+      expect(await (await raw(body)).json()).toMatchObject({ type: 'error', error: { type: 'invalid_request_error' } });
+    }
+  });
+
+  test("by a limit: of the key's own, and by a queue that is full for everybody", async () => {
+    const { key } = await adminClient(stack.gateway).makeKey({ tenant: 'narrow', limits: { requests_per_minute: 1 } });
+    const narrow = clientOf(key);
+    expect((await narrow.messages.create(ask('once'))).content).toHaveLength(1);
+    // Also from what the gateway remembers of the first refusal.
+    for (const _ of [1, 2]) {
+      const error = await failure(narrow.messages.create(ask('twice')));
+      expect([error.status, error.type]).toEqual([429, 'rate_limit_error']);
+      expect(Number(error.headers?.get('retry-after'))).toBeGreaterThan(0);
+    }
+    await stack.source.hold();
+    const waiting = anthropic.messages.create(ask('wait'));
+    await eventually('it to wait', async () => (await queuedCount()) === 1);
+    const error = await failure(anthropic.messages.create(ask('x')));
+    expect([error.status, error.type, error.errorCode]).toEqual([529, 'overloaded_error', 'queue_full']);
+    expect(Number(error.headers?.get('retry-after'))).toBeGreaterThan(0);
+    stack.source.resume();
+    await waiting;
+  });
+
+  test('in the middle of a stream, as an event', async () => {
+    const script: Script = { pieces: ['a', 'b'], stepMs: 20, error: { code: 'generation_failed', message: 'No luck.', at: 1 } };
+    const told = eventsOf(await (await raw({ ...ask(script), stream: true })).text());
+    expect(told.at(-1)!.event).toBe('error');
+    expect(JSON.parse(told.at(-1)!.data)).toEqual({
+      ...{ type: 'error', request_id: null },
+      error: { type: 'api_error', message: 'No luck.', details: { error_code: 'generation_failed', param: null } },
+    });
+    const error = await failure(anthropic.messages.stream(ask(script)).finalMessage());
+    expect(error.type).toBe('api_error');
+  });
+});
+
+test('it is limited, billed and counted like every other call', async () => {
+  const admin = adminClient(stack.gateway);
+  const { key } = await admin.makeKey({ tenant: 'billed' });
+  const { response } = await clientOf(key).messages.create(ask('one two three')).withResponse();
+  expect(response.headers.get('x-ratelimit-limit-requests')).toBe('1000000000');
+  await eventually('the ledger', async () => {
+    const reply = await fetch(`${stack.gateway.url}/admin/usage?tenant=billed`, {
+      headers: { authorization: `Bearer ${stack.gateway.key}` },
+    });
+    const { data } = (await reply.json()) as { data: { requests: number; completion_tokens: number }[] };
+    return data[0]?.requests === 1 && data[0].completion_tokens === 3;
+  });
+  const page = await (await fetch(`${stack.gateway.url}/metrics`)).text();
+  expect(page).toMatch(/sluice_gateway_requests_total\{route="\/v1\/messages",method="POST",status="200"\} [1-9]/);
+});
+
+test('the key may come in either header', async () => {
+  const both = { authorization: `Bearer ${stack.gateway.key}`, 'x-api-key': 'ignored' };
+  for (const headers of [{ authorization: `Bearer ${stack.gateway.key}` }, { 'x-api-key': stack.gateway.key }, both]) {
+    expect((await raw(ask('x'), { 'anthropic-version': '2023-06-01', ...headers })).status).toBe(200);
+  }
+  expect((await raw(ask('x'), { 'x-api-key': '' })).status).toBe(401);
+  expect((await raw(ask('x'), {})).status).toBe(401);
+  const models = await fetch(`${stack.gateway.url}/v1/models`, { headers: { 'x-api-key': stack.gateway.key } });
+  expect(models.status).toBe(200);
+});
+
+async function queuedCount(): Promise<number> {
+  const reply = await fetch(`${stack.gateway.url}/admin/queues`, { headers: { authorization: `Bearer ${stack.gateway.key}` } });
+  const { data } = (await reply.json()) as { data: { waiting_count: number }[] };
+  return data.reduce((sum, queue) => sum + queue.waiting_count, 0);
+}
