@@ -2,19 +2,12 @@
 import type { BatcherOut, ListOut } from '../../shared/admin-wire.ts';
 import { faultOf } from './api-fault.ts';
 import type { ChatRequest } from './chat-request.ts';
+import { type FleetLoad, fleetLoad } from './fleet-load.ts';
 
 /** By which a stream is read on, without a key. */
 export interface StreamHandle {
   id: string;
   token: string;
-}
-
-export interface BatcherLoad {
-  runningCount: number;
-  waitingCount: number;
-  rowCount: number;
-  /** Of all requests together, as the batchers measured it of late. */
-  decodeTokensPerSecond: number;
 }
 
 /** Names of the models that are served now. */
@@ -24,18 +17,19 @@ export async function listModels(key: string): Promise<string[]> {
 }
 
 /** Undefined for a key that may not see it. */
-export async function readBatcherLoad(key: string): Promise<BatcherLoad | undefined> {
+export async function readFleetLoad(key: string): Promise<FleetLoad | undefined> {
   const response = await fetch('/admin/batchers', { headers: authorization(key) });
   if (!response.ok) return undefined;
   const { data } = (await response.json()) as ListOut<BatcherOut>;
-  const load = { runningCount: 0, waitingCount: 0, rowCount: 0, decodeTokensPerSecond: 0 };
-  for (const batcher of data.filter(({ state }) => state === 'serving' || state === 'draining')) {
-    load.runningCount += batcher.running_count;
-    load.waitingCount += batcher.waiting_count;
-    load.rowCount += batcher.max_running_count;
-    load.decodeTokensPerSecond += batcher.decode_tokens_per_second;
-  }
-  return load;
+  const models = new Set(data.map(batcher => batcher.model));
+  const ratios = await Promise.all(Array.from(models, name => readKneeRatio(name, key)));
+  return fleetLoad(data, ratios);
+}
+
+/** Null where no knee is known, or the gateway does not tell. */
+async function readKneeRatio(model: string, key: string): Promise<number | null> {
+  const response = await fetch(`/scale?${new URLSearchParams({ model })}`, { headers: authorization(key) });
+  return response.ok ? ((await response.json()) as { knee_ratio: number | null }).knee_ratio : null;
 }
 
 /** The reply as it is: a stream, or an error with a status. */

@@ -3,7 +3,8 @@ import { AnswerView } from './answer-view.ts';
 import { ApiFault } from './api-fault.ts';
 import { chatRequest } from './chat-request.ts';
 import { Conversation, type Turn } from './conversation.ts';
-import { listModels, readBatcherLoad } from './gateway-client.ts';
+import { describeFleetLoad } from './fleet-load.ts';
+import { listModels, readFleetLoad } from './gateway-client.ts';
 import { KeyField } from './key-field.ts';
 import { RateMeter } from './rate-meter.ts';
 import { followTheme } from './theme.ts';
@@ -162,16 +163,11 @@ function refresh(): void {
 async function showBatchers(): Promise<void> {
   if (keyField.key === '' || document.hidden || batchers.dataset.key === keyField.key) return;
   try {
-    const load = await readBatcherLoad(keyField.key);
+    const load = await readFleetLoad(keyField.key);
     batchers.hidden = load === undefined;
-    if (load === undefined) {
-      // This key will not be told it the next time either.
-      batchers.dataset.key = keyField.key;
-      return;
-    }
-    batchers.textContent =
-      `All clients: ${load.runningCount} of ${load.rowCount} rows in use, ${load.waitingCount} waiting in batchers, ` +
-      `${load.decodeTokensPerSecond.toFixed(1)} tokens/s when last measured`;
+    // A key that is not told it will not be told the next time either.
+    if (load === undefined) batchers.dataset.key = keyField.key;
+    else batchers.textContent = describeFleetLoad(load);
   } catch {
     batchers.hidden = true;
   }

@@ -113,7 +113,7 @@ describe.skipIf(chromium === undefined)('playground', () => {
       .getByText(/[\d.]+ tokens\/s, this answer/)
       .waitFor();
     await page.getByText(/This page: [\d.]+ tokens\/s, 2 open answers together/).waitFor();
-    await page.getByText(/All clients: \d+ of 64 rows in use/).waitFor();
+    await page.getByText(/All clients: \d+ of 64 rows in use, .*KV cache \d+ % full/).waitFor();
     const cancelledBefore = stack.source.cancelled.length;
     await page.getByRole('button', { name: 'Stop all' }).click();
     await eventually('both to be cancelled', () => stack.source.cancelled.length === cancelledBefore + 2);
