@@ -35,7 +35,7 @@ import { metrics } from './routes/metrics.ts';
 import { listModels, retrieveModel } from './routes/models.ts';
 import { openapi } from './routes/openapi.ts';
 import { playground } from './routes/playground.ts';
-import { cancelResponse, createResponse, retrieveResponse } from './routes/responses.ts';
+import { cancelResponse, createResponse, deleteResponse, listInputItems, retrieveResponse } from './routes/responses.ts';
 import { scale } from './routes/scale.ts';
 import { cancelStream, resumeByToken, resumeStream } from './routes/streams.ts';
 import { quick } from './routes/tokenize.ts';
@@ -88,7 +88,8 @@ app.post('/v1/batches', createBatch(settings)).get(listBatches).all(allow('GET, 
 app.get('/v1/batches/:id', retrieveBatch).all(allow('GET'));
 app.post('/v1/batches/:id/cancel', cancelBatch).all(allow('POST'));
 app.post('/v1/responses', createResponse(settings)).all(allow('POST'));
-app.get('/v1/responses/:id', retrieveResponse(settings)).all(allow('GET'));
+app.get('/v1/responses/:id', retrieveResponse(settings)).delete(deleteResponse(settings)).all(allow('GET, DELETE'));
+app.get('/v1/responses/:id/input_items', listInputItems(settings)).all(allow('GET'));
 app.post('/v1/responses/:id/cancel', cancelResponse(settings)).all(allow('POST'));
 app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings)).all(allow('GET, DELETE'));
 

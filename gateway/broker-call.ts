@@ -55,14 +55,15 @@ export interface ResumeRequest {
   seenSeq: number;
 }
 
-/** Body of a call to /response: a response as it stands, or from one of its events on as a stream. */
+/** Body of a call to /response. */
 export interface ResponseRequest {
   id: string;
   tenant: string;
-  stream?: { startingAfter: number } | undefined;
-  /** It is to be stopped before. */
-  isCancelled?: boolean;
+  want: ResponseWant;
 }
+
+/** A response as it stands, its events from one on, the same after it was stopped, its end, or what it was asked. */
+export type ResponseWant = { kind: 'whole' | 'cancelled' | 'deleted' | 'input' } | { kind: 'stream'; startingAfter: number };
 
 /** Body of a call to /cancel. */
 export interface CancelRequest {

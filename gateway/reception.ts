@@ -20,6 +20,7 @@ import type { RecordKeeper } from './record-keeper.ts';
 import { replyRecord } from './reply-record.ts';
 import { cacheKeyOf } from './response-cache.ts';
 import { acceptedResponse } from './responses/kept-responses.ts';
+import { keptInput } from './responses/response-input.ts';
 import { isNoBatcher, onceServed } from './served-wait.ts';
 import { callObject, refusedError } from './tenant-call.ts';
 import type { TenantDesk } from './tenant-desk.ts';
@@ -221,7 +222,7 @@ export class Reception {
         : visits.listen(entry, { signal, seenSeq: -1, headers });
     if (relay !== undefined) entry.join(relay, { isBehind: false, now });
     try {
-      await Promise.all([keeper.put(record), queue.add(job, place)]);
+      await Promise.all([keeper.put(record, keptInput(record, job)), queue.add(job, place)]);
     } catch (error) {
       // It may be on the queue nevertheless. A client with an idempotency key tries again, and finds it there.
       if (record.idempotency === undefined) void jobs.fail(entry, toApiError(error), clock());

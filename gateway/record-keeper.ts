@@ -7,6 +7,7 @@ import {
   GENERATION_LIFETIME_MS,
   generationKey,
   idempotencyKey,
+  inputKey,
   listenerKey,
   OPEN_JOBS_LIFETIME_MS,
   openJobsKey,
@@ -93,11 +94,37 @@ export class RecordKeeper {
     this.#options = options;
   }
 
-  /** Before the job is on the queue. That it is open is told by the next flush. */
-  async put(record: ReplyRecord): Promise<void> {
+  /** Before the job is on the queue. That it is open is told by the next flush. `input`: what it was asked, where that is kept. */
+  async put(record: ReplyRecord, input?: string): Promise<void> {
     const { id, tenant } = record;
     this.#opened.set(id, record);
-    await this.#options.link.run(client => client.set(replyKey(id, tenant), JSON.stringify(record), 'PX', RECORD_LIFETIME_MS));
+    const json = JSON.stringify(record);
+    if (input === undefined) {
+      await this.#options.link.run(client => client.set(replyKey(id, tenant), json, 'PX', RECORD_LIFETIME_MS));
+      return;
+    }
+    await this.#send(pipeline => {
+      pipeline.set(replyKey(id, tenant), json, 'PX', RECORD_LIFETIME_MS);
+      return pipeline.set(inputKey(id, tenant), input, 'PX', RECORD_LIFETIME_MS);
+    });
+  }
+
+  /** As it was put; undefined when it was not kept, or is not any more. */
+  async input({ id, tenant }: ReplyRecord): Promise<string | undefined> {
+    return (await this.#options.link.run(client => client.get(inputKey(id, tenant)))) ?? undefined;
+  }
+
+  /** Nothing is left of a job that is over; one that runs goes on under its changed record. */
+  async forget(record: ReplyRecord, running: ReplyRecord | undefined): Promise<void> {
+    const { id, tenant, idempotency } = record;
+    await this.#send(pipeline => {
+      pipeline.del(inputKey(id, tenant));
+      if (running !== undefined) return pipeline.set(replyKey(id, tenant), JSON.stringify(running), 'PX', RECORD_LIFETIME_MS);
+      pipeline.del(replyKey(id, tenant));
+      pipeline.del(generationKey(id));
+      if (idempotency !== undefined) pipeline.eval(PASS_CLAIM, 1, idempotencyKey(idempotency), id, '');
+      return pipeline;
+    });
   }
 
   /** Undefined for a job that there is not, or not any more, or of another tenant: all three take the same look-up. */
@@ -143,9 +170,10 @@ export class RecordKeeper {
   /** There are clients for these jobs. Nothing of them runs out before the next announcement. */
   async announce(records: readonly ReplyRecord[]): Promise<void> {
     await this.#send(pipeline => {
-      for (const { id, tenant, idempotency } of records) {
+      for (const { id, tenant, idempotency, reply } of records) {
         pipeline.set(listenerKey(id), this.#options.brokerId, 'PX', this.#options.graceMs);
         pipeline.pexpire(replyKey(id, tenant), RECORD_LIFETIME_MS);
+        if (reply.kind === 'response') pipeline.pexpire(inputKey(id, tenant), RECORD_LIFETIME_MS);
         if (idempotency !== undefined) pipeline.pexpire(idempotencyKey(idempotency), RECORD_LIFETIME_MS);
       }
       return pipeline;

@@ -66,6 +66,11 @@ export function replyKey(jobId: string, tenant: string): string {
   return `sluice:reply:{${jobId}}:${tenant}`;
 }
 
+/** What a response was asked, as its client may ask for it again; as long as its reply's. */
+export function inputKey(jobId: string, tenant: string): string {
+  return `${replyKey(jobId, tenant)}:input`;
+}
+
 /** Which broker has a client for the job, and that it has; gone RESUME_GRACE after the last client. */
 export function listenerKey(jobId: string): string {
   return `sluice:listener:{${jobId}}`;

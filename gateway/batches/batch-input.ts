@@ -1,7 +1,7 @@
 /** BatchInput: what a line of a batch's input must be, and what is said of one that is not, in OpenAI's words. */
 import type { BatchFault } from './batch-store.ts';
 
-export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings'] as const;
+export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'] as const;
 export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
 
 export const MAX_LINES = 50_000;

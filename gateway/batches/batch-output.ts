@@ -10,11 +10,14 @@ export interface BatchOutputOptions {
   clock(): number;
 }
 
-/** Of a reply, in OpenAI's words. */
+/** Of a reply, in OpenAI's words: those of the call that it answers. */
 export interface LineUsage {
   prompt_tokens?: number;
   completion_tokens?: number;
   prompt_tokens_details?: { cached_tokens?: number };
+  input_tokens?: number;
+  output_tokens?: number;
+  input_tokens_details?: { cached_tokens?: number };
 }
 
 export interface LineAnswer {
@@ -50,9 +53,9 @@ export class BatchOutput {
       return;
     }
     batch.completed++;
-    batch.promptTokens += usage.prompt_tokens ?? 0;
-    batch.completionTokens += usage.completion_tokens ?? 0;
-    batch.cachedTokens += usage.prompt_tokens_details?.cached_tokens ?? 0;
+    batch.promptTokens += usage.prompt_tokens ?? usage.input_tokens ?? 0;
+    batch.completionTokens += usage.completion_tokens ?? usage.output_tokens ?? 0;
+    batch.cachedTokens += (usage.prompt_tokens_details ?? usage.input_tokens_details)?.cached_tokens ?? 0;
   }
 
   undone(batch: BatchRecord, line: BatchLine, code: keyof typeof REASONS): void {

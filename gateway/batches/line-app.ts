@@ -12,6 +12,7 @@ import { requestTrace } from '../request-trace.ts';
 import { chatCompletions } from '../routes/chat-completions.ts';
 import { completions } from '../routes/completions.ts';
 import { embeddings } from '../routes/embeddings.ts';
+import { createResponse } from '../routes/responses.ts';
 import { cancelStream, resumeStream } from '../routes/streams.ts';
 import type { LineUsage } from './batch-output.ts';
 import type { LineCall, LineResult } from './batch-runner.ts';
@@ -57,6 +58,7 @@ export class LineApp {
     this.#app.post('/v1/chat/completions', chatCompletions(settings));
     this.#app.post('/v1/completions', completions(settings));
     this.#app.post('/v1/embeddings', embeddings(settings));
+    this.#app.post('/v1/responses', createResponse(settings));
     this.#app.get('/v1/streams/:id', resumeStream(settings)).delete(cancelStream(settings));
   }
 
@@ -66,9 +68,10 @@ export class LineApp {
     const stop = new AbortController();
     signal.addEventListener('abort', () => void this.#cancel(call, stop.signal), { once: true, signal: stop.signal });
     try {
-      if (body.stream === true) {
-        const message = "Invalid value for 'stream': the answers of a batch are not streamed.";
-        return failed(new ApiError('invalid_value', message, { param: 'stream' }));
+      const param = ['stream', 'background'].find(name => body[name] === true);
+      if (param !== undefined) {
+        const message = `Invalid value for '${param}': the answers of a batch come whole, in its file.`;
+        return failed(new ApiError('invalid_value', message, { param }));
       }
       const text = written({ ...body, stream: false, service_tier: 'flex' });
       if (text === undefined) return failed(new ApiError('invalid_json', 'The request body is nested too deep.'));
@@ -127,7 +130,7 @@ function written(body: Record<string, unknown>): string | undefined {
 /** Of a reply's body; undefined for one that is not whole. */
 function usageOf(text: string): LineUsage | undefined {
   try {
-    return (JSON.parse(text) as { usage?: LineUsage }).usage ?? {};
+    return (JSON.parse(text) as { usage?: LineUsage | null }).usage ?? {};
   } catch {
     return undefined;
   }

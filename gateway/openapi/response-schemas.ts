@@ -1,18 +1,48 @@
 /** ResponseSchemas: a response and its events as the description tells them; the compiler holds them to what is written. */
 import { z } from 'zod';
+import type { PageOut } from '../batches/list-range.ts';
+import type { DeletedResponseOut } from '../responses/kept-responses.ts';
+import type { InputItemOut } from '../responses/response-input.ts';
 import type { ResponseOut } from '../responses/response-object.ts';
 
 const Count = z.int().min(0);
+
+const OutputText = z.object({
+  type: z.literal('output_text'),
+  text: z.string(),
+  annotations: z.array(z.never()),
+  logprobs: z.array(z.never()),
+});
 
 const OutputMessage = z.object({
   id: z.string(),
   type: z.literal('message'),
   status: z.enum(['in_progress', 'completed', 'incomplete']),
   role: z.literal('assistant'),
-  content: z.array(
-    z.object({ type: z.literal('output_text'), text: z.string(), annotations: z.array(z.never()), logprobs: z.array(z.never()) }),
-  ),
+  content: z.array(OutputText),
 });
+
+const InputItem = z.object({
+  id: z.string(),
+  type: z.literal('message'),
+  status: z.literal('completed'),
+  role: z.enum(['user', 'system', 'assistant']),
+  content: z.array(z.union([z.object({ type: z.literal('input_text'), text: z.string() }), OutputText])),
+}) satisfies z.ZodType<InputItemOut>;
+
+export const InputItemList = z.object({
+  object: z.literal('list'),
+  data: z.array(InputItem),
+  first_id: z.string().nullable(),
+  last_id: z.string().nullable(),
+  has_more: z.boolean(),
+}) satisfies z.ZodType<PageOut<InputItemOut>>;
+
+export const DeletedResponse = z.object({
+  id: z.string(),
+  object: z.literal('response'),
+  deleted: z.literal(true),
+}) satisfies z.ZodType<DeletedResponseOut>;
 
 export const ResponseReply = z.object({
   id: z.string(),
@@ -27,7 +57,18 @@ export const ResponseReply = z.object({
   previous_response_id: z.null(),
   reasoning: z.object({ effort: z.null(), summary: z.null() }),
   store: z.boolean(),
-  text: z.object({ format: z.object({ type: z.literal('text') }) }),
+  text: z.object({
+    format: z.union([
+      z.object({ type: z.enum(['text', 'json_object']) }),
+      z.object({
+        type: z.literal('json_schema'),
+        name: z.string(),
+        schema: z.record(z.string(), z.unknown()),
+        description: z.string().nullable(),
+        strict: z.boolean(),
+      }),
+    ]),
+  }),
   tools: z.array(z.never()),
   truncation: z.literal('disabled'),
   usage: z

@@ -11,7 +11,7 @@ import { ResponseBody } from '../responses/response-request.ts';
 import * as batches from './batch-schemas.ts';
 import * as messages from './message-schemas.ts';
 import * as replies from './reply-schemas.ts';
-import { ResponseEvent, ResponseReply } from './response-schemas.ts';
+import { DeletedResponse, InputItemList, ResponseEvent, ResponseReply } from './response-schemas.ts';
 
 const REQUESTS = {
   ChatCompletionRequest: ChatBody,
@@ -48,6 +48,8 @@ const REPLIES = {
   ]),
   Response: ResponseReply,
   ResponseEvent,
+  DeletedResponse,
+  InputItemList,
   Message: messages.Message,
   MessageEvent: messages.MessageEvent,
   MessageError: messages.MessageError,

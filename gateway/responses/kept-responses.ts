@@ -1,13 +1,14 @@
 /** KeptResponses: responses that can be asked for again by their id, in whatever form they are asked for then, and only by their tenant. */
 import { ApiError } from '../../shared/errors.ts';
 import { cancelKey } from '../../shared/keys.ts';
-import { isTerminal } from '../../shared/token-event.ts';
-import type { ResponseRequest } from '../broker-call.ts';
+import { isTerminal, type TokenEvent } from '../../shared/token-event.ts';
+import type { ResponseRequest, ResponseShape } from '../broker-call.ts';
 import type { RecordKeeper } from '../record-keeper.ts';
 import type { RedisLink } from '../redis.ts';
 import type { ReplyRecord } from '../reply-record.ts';
 import type { Visits } from '../visits.ts';
 import { responseHead } from '../writer-for.ts';
+import { inputItems } from './response-input.ts';
 import { failedStream } from './response-stream.ts';
 import { responseNow } from './response-writer.ts';
 
@@ -17,6 +18,14 @@ export interface KeptResponsesOptions {
   visits: Visits;
 }
 
+type KeptRecord = ReplyRecord & { reply: ResponseShape };
+
+export interface DeletedResponseOut {
+  id: string;
+  object: 'response';
+  deleted: true;
+}
+
 export class KeptResponses {
   readonly #options: KeptResponsesOptions;
 
@@ -24,28 +33,60 @@ export class KeptResponses {
     this.#options = options;
   }
 
-  async tell({ id, tenant, stream, isCancelled }: ResponseRequest, signal: AbortSignal): Promise<Response> {
-    const { link, keeper, visits } = this.#options;
-    const record = await keeper.find(id, tenant);
-    if (record?.reply.kind !== 'response' || !record.reply.isStored) throw noResponse(id);
-    const { reply } = record;
-    if (isCancelled === true) {
-      if (!reply.isBackground) throw new ApiError('invalid_value', 'Only a response in the background can be cancelled.');
-      await visits.cancel({ id, tenant });
+  async tell({ id, tenant, want }: ResponseRequest, signal: AbortSignal): Promise<Response> {
+    const { keeper, visits } = this.#options;
+    const found = await keeper.find(id, tenant);
+    if (!isKept(found)) throw noResponse(id);
+    switch (want.kind) {
+      case 'input':
+        return await this.#input(found);
+      case 'stream':
+        return await this.#stream(found, want.startingAfter, signal);
+      case 'cancelled':
+        if (!found.reply.isBackground) throw new ApiError('invalid_value', 'Only a response in the background can be cancelled.');
+        await visits.cancel({ id, tenant });
+        return await this.#whole(found);
+      case 'whole':
+        return await this.#whole(found);
+      case 'deleted':
+        return await this.#delete(found);
     }
-    const events = await keeper.events(id, 0);
-    const last = events.at(-1);
-    const head = responseHead(record, reply);
-    if (stream !== undefined) {
-      // Of one that has failed the status of this reply is no news.
-      if (last?.type === 'error') return failedStream(head, stream.startingAfter, events);
-      const streamed = await visits.join(id, tenant, { signal, seenSeq: -1, reply: { ...reply, isStreamed: true, ...stream } });
-      if (streamed === undefined) throw noResponse(id);
-      return streamed;
-    }
-    const isStopped = !events.some(isTerminal) && (await link.run(client => client.exists(cancelKey(id)))) === 1;
+  }
+
+  async #whole(record: KeptRecord): Promise<Response> {
+    const { link, keeper } = this.#options;
+    const events = await keeper.events(record.id, 0);
+    const response = responseNow(responseHead(record, record.reply), events);
+    const isStopped = !events.some(isTerminal) && (await link.run(client => client.exists(cancelKey(record.id)))) === 1;
     // Its batcher has yet to say so.
-    return Response.json(isStopped ? { ...responseNow(head, events), status: 'cancelled' } : responseNow(head, events));
+    return Response.json(isStopped ? { ...response, status: 'cancelled' } : response);
+  }
+
+  async #stream(record: KeptRecord, startingAfter: number, signal: AbortSignal): Promise<Response> {
+    const { keeper, visits } = this.#options;
+    const { id, tenant, reply } = record;
+    const events: TokenEvent[] = await keeper.events(id, 0);
+    // Of one that has failed the status of this reply is no news.
+    if (events.at(-1)?.type === 'error') return failedStream(responseHead(record, reply), startingAfter, events);
+    const streamed = await visits.join(id, tenant, { signal, seenSeq: -1, reply: { ...reply, isStreamed: true, startingAfter } });
+    if (streamed === undefined) throw noResponse(id);
+    return streamed;
+  }
+
+  async #input(record: KeptRecord): Promise<Response> {
+    const kept = await this.#options.keeper.input(record);
+    if (kept === undefined) throw noResponse(record.id);
+    return Response.json(inputItems(record.id, kept));
+  }
+
+  /** One that nobody listens to is stopped; one whose client is there goes on to its end for that client, and cannot be asked for again. */
+  async #delete(record: KeptRecord): Promise<Response> {
+    const { keeper, visits } = this.#options;
+    const { id, tenant, reply } = record;
+    if (reply.isBackground) await visits.cancel({ id, tenant });
+    const isOver = reply.isBackground || (await keeper.events(id, 0)).some(isTerminal);
+    await keeper.forget(record, isOver ? undefined : { ...record, reply: { ...reply, isStored: false } });
+    return Response.json({ id, object: 'response', deleted: true } satisfies DeletedResponseOut);
   }
 }
 
@@ -54,6 +95,10 @@ export function acceptedResponse(record: ReplyRecord, headers: Readonly<Record<s
   const { reply } = record;
   if (reply.kind !== 'response') throw new TypeError(`a ${reply.kind} is always waited for`);
   return Response.json(responseNow(responseHead(record, reply), []), { headers: { ...headers, 'x-sluice-stream-id': record.id } });
+}
+
+function isKept(record: ReplyRecord | undefined): record is KeptRecord {
+  return record?.reply.kind === 'response' && record.reply.isStored;
 }
 
 function noResponse(id: string): ApiError {

@@ -10,10 +10,16 @@ export interface ResponseEcho {
   parallel_tool_calls: boolean;
   service_tier: string;
   temperature: number;
+  /** Absent in records of before it was there. */
+  text?: { format: TextFormatOut };
   tool_choice: 'none' | 'auto';
   top_p: number;
   user: string | null;
 }
+
+export type TextFormatOut =
+  | { type: 'text' | 'json_object' }
+  | { type: 'json_schema'; name: string; schema: Record<string, unknown>; description: string | null; strict: boolean };
 
 export interface ResponseHead {
   /** Of the job, and so of the response. */
@@ -56,7 +62,7 @@ export interface ResponseOut extends ResponseEcho {
   previous_response_id: null;
   reasoning: { effort: null; summary: null };
   store: boolean;
-  text: { format: { type: 'text' } };
+  text: { format: TextFormatOut };
   tools: never[];
   truncation: 'disabled';
   usage: ResponseUsageOut | null;
@@ -94,11 +100,11 @@ export function responseOut(head: ResponseHead, { status, text, usage, error }: 
     previous_response_id: null,
     reasoning: { effort: null, summary: null },
     store: isStored,
-    text: { format: { type: 'text' } },
     tools: [],
     truncation: 'disabled',
     usage: usage === undefined ? null : usageOut(usage),
     ...echo,
+    text: echo.text ?? { format: { type: 'text' } },
   };
 }
 

@@ -3,12 +3,13 @@
  * function is missing here are refused by name; fields that nobody knows are left alone.
  */
 import { z } from 'zod';
-import type { ChatMessage, Job } from '../../shared/job.ts';
+import type { ChatMessage, Job, Structure } from '../../shared/job.ts';
 import { checkMessageCount, isPlainTalk, promptTokensBound } from '../chat-request.ts';
 import {
   checkGeneration,
   complainTo,
   GENERATION_FIELDS,
+  given,
   samplingOf,
   serviceClassOf,
   stoppingOf,
@@ -17,11 +18,13 @@ import {
 } from '../generation-fields.ts';
 import type { JsonObject } from '../json-body.ts';
 import { custom, refusal } from '../refusal.ts';
-import type { ResponseEcho } from './response-object.ts';
+import { Schema, SchemaName } from '../structure-fields.ts';
+import type { ResponseEcho, TextFormatOut } from './response-object.ts';
 
 const { n: _n, stream_options: _options, ...FIELDS } = GENERATION_FIELDS;
 
 const MAX_METADATA = 16;
+const FORMAT_PARAM = 'text.format';
 
 const Part = z
   .object({ type: z.enum(['input_text', 'output_text', 'text']), text: Text })
@@ -44,6 +47,18 @@ const Content = z.union(
   ],
   { error: 'expected a string or an array of text parts' },
 );
+
+const TextFormat = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text') }),
+  z.object({ type: z.literal('json_object') }),
+  z.object({
+    type: z.literal('json_schema'),
+    name: SchemaName,
+    schema: Schema,
+    description: z.string().max(65_536).nullish(),
+    strict: z.boolean().nullish().describe('Answers are held to the schema in any case.'),
+  }),
+]);
 
 const Role = z.enum(['user', 'assistant', 'system', 'developer']);
 const MessageItem = z
@@ -69,10 +84,7 @@ export const ResponseBody = z
     // Of the contract, and without effect on the answer here.
     parallel_tool_calls: z.boolean().nullish(),
     truncation: z.enum(['auto', 'disabled']).nullish().describe('Only `disabled`.'),
-    text: z
-      .looseObject({ format: z.looseObject({ type: z.string() }).nullish() })
-      .nullish()
-      .describe('Only the format `text`.'),
+    text: z.looseObject({ format: TextFormat.nullish() }).nullish().describe('The form of the answer.'),
 
     // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
     tools: z.array(z.unknown()).nullish().describe('Not supported; an empty array is let through.'),
@@ -89,14 +101,12 @@ export const ResponseBody = z
     if (body.tool_choice && body.tool_choice !== 'none' && body.tool_choice !== 'auto') refuse('tool_choice', "'tool_choice'");
     if (body.top_logprobs) refuse('top_logprobs', "'top_logprobs'");
     if (body.truncation === 'auto') refuse('truncation', "A 'truncation' of 'auto'");
-    const format = body.text?.format?.type;
-    if (typeof format === 'string' && format !== 'text') refuse('text', `A 'text.format' of type '${format.slice(0, 64)}'`);
     if (body.background === true && body.store === false) complain('store', "'store' may not be false when 'background' is true.");
     checkGeneration({ ...body, stream_options: undefined }, body.max_output_tokens ?? undefined, complain);
   });
 
 export interface ResponseRequest {
-  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
+  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass'>;
   isStreamed: boolean;
   isBackground: boolean;
   isStored: boolean;
@@ -112,6 +122,8 @@ export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   const { instructions = null, input, background, store } = request;
+  const format = request.text?.format ?? { type: 'text' as const };
+  const structure = structureOf(format);
   const messages: ChatMessage[] = [
     ...(instructions === null ? [] : [{ role: 'system' as const, content: instructions }]),
     ...(typeof input === 'string' ? [{ role: 'user' as const, content: input }] : input),
@@ -122,6 +134,7 @@ export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount
       prompt: { kind: 'chat', messages },
       sampling: samplingOf({ ...request, stream_options: undefined }, undefined),
       stopping: stoppingOf({ ...request, stream_options: undefined }, request.max_output_tokens ?? undefined),
+      ...given('structure', structure),
       choiceCount: 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
@@ -135,11 +148,25 @@ export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount
       parallel_tool_calls: request.parallel_tool_calls ?? true,
       service_tier: request.service_tier ?? 'default',
       temperature: request.temperature ?? 1,
+      text: { format: formatOut(format) },
       tool_choice: request.tool_choice === 'none' ? 'none' : 'auto',
       top_p: request.top_p ?? 1,
       user: request.user ?? null,
     },
     promptTokensBound: promptTokensBound(messages),
-    isPromptUncertain: Boolean(request.logit_bias) || !isPlainTalk(messages),
+    isPromptUncertain: Boolean(request.logit_bias) || structure !== undefined || !isPlainTalk(messages),
   };
+}
+
+type Format = z.output<typeof TextFormat>;
+
+function structureOf(format: Format): Structure | undefined {
+  if (format.type === 'json_object') return { kind: 'json', param: FORMAT_PARAM };
+  return format.type === 'json_schema' ? { kind: 'schema', param: FORMAT_PARAM, schema: format.schema } : undefined;
+}
+
+function formatOut(format: Format): TextFormatOut {
+  if (format.type !== 'json_schema') return format;
+  const { type, name, schema, description = null, strict = null } = format;
+  return { type, name, schema, description, strict: strict ?? true };
 }

@@ -3,15 +3,18 @@ import type { Context } from 'hono';
 import { ApiError } from '../../shared/errors.ts';
 import { JOB_VERSION, type Job } from '../../shared/job.ts';
 import type { AppEnv } from '../app-env.ts';
-import { callBroker, type ResponseRequest, shardOf } from '../broker-call.ts';
+import { pageOf, readListRange } from '../batches/list-range.ts';
+import { callBroker, type ResponseWant, shardOf } from '../broker-call.ts';
 import type { Settings } from '../env.ts';
 import { readJsonBody } from '../json-body.ts';
 import { look } from '../metered.ts';
 import { tracing } from '../request-trace.ts';
+import type { InputItemOut } from '../responses/response-input.ts';
 import { parseResponseRequest } from '../responses/response-request.ts';
 import { submit } from '../submit.ts';
 
 const ID = /^resp_\w{1,64}$/;
+const ITEM_BOUNDS = { most: 100, usual: 20 };
 const NUMBER = /^\d{1,9}$/;
 
 export function createResponse(settings: Settings) {
@@ -33,22 +36,46 @@ export function retrieveResponse(settings: Settings) {
     const after = c.req.query('starting_after');
     if (after !== undefined && !isStreamed) throw wrong('starting_after', "may be given only when 'stream' is true.");
     if (after !== undefined && !NUMBER.test(after)) throw wrong('starting_after', 'must be the number of an event of this response.');
-    return await ask(c, settings, isStreamed ? { stream: { startingAfter: after === undefined ? -1 : Number(after) } } : {});
+    return await ask(
+      c,
+      settings,
+      isStreamed ? { kind: 'stream', startingAfter: after === undefined ? -1 : Number(after) } : { kind: 'whole' },
+    );
   };
 }
 
 export function cancelResponse(settings: Settings) {
   return async function cancel(c: Context<AppEnv>): Promise<Response> {
     await look(c);
-    return await ask(c, settings, { isCancelled: true });
+    return await ask(c, settings, { kind: 'cancelled' });
   };
 }
 
-async function ask(c: Context<AppEnv>, settings: Settings, more: Omit<ResponseRequest, 'id' | 'tenant'>): Promise<Response> {
+/** Nobody can ask for it any more; what runs of it in the background is stopped. */
+export function deleteResponse(settings: Settings) {
+  return async function remove(c: Context<AppEnv>): Promise<Response> {
+    return await ask(c, settings, { kind: 'deleted' });
+  };
+}
+
+export function listInputItems(settings: Settings) {
+  return async function items(c: Context<AppEnv>): Promise<Response> {
+    const { after, limit, order } = readListRange(name => c.req.query(name), ITEM_BOUNDS);
+    const reply = await ask(c, settings, { kind: 'input' });
+    if (!reply.ok) return reply;
+    const given: InputItemOut[] = await reply.json();
+    const all = order === 'asc' ? given : given.reverse();
+    const at = after === undefined ? 0 : all.findIndex(item => item.id === after) + 1;
+    if (at === 0 && after !== undefined) throw wrong('after', 'must be the id of one of the list.');
+    return c.json(pageOf(all.slice(at), limit));
+  };
+}
+
+async function ask(c: Context<AppEnv>, settings: Settings, want: ResponseWant): Promise<Response> {
   const id = c.req.param('id') ?? '';
   if (!ID.test(id)) throw new ApiError('not_found', `There is no response '${id.slice(0, 128)}'.`);
   c.get('logged').jobId = id;
-  return await callBroker(c, shardOf(id, settings), { path: '/response', body: { id, tenant: c.get('caller').tenant, ...more } });
+  return await callBroker(c, shardOf(id, settings), { path: '/response', body: { id, tenant: c.get('caller').tenant, want } });
 }
 
 function flag(c: Context<AppEnv>, name: string): boolean {

@@ -9,7 +9,7 @@ import { gatewayCall } from './gateway-call.ts';
 import type { GatewayTarget, KeyUse } from './gateway-target.ts';
 import { table } from './table.ts';
 
-const ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings'];
+const ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'];
 const BATCH_ID = /^batch_\w+$/;
 const INTERRUPTED = 130;
 

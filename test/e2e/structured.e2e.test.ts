@@ -55,6 +55,18 @@ describe('with the openai client', () => {
     expect(streamed).toBe(content);
   });
 
+  it('of /v1/responses, streamed and whole, parsed by the client', async () => {
+    const { messages, max_tokens, ...rest } = asked;
+    const body = { ...rest, input: messages[0]!.content, max_output_tokens: max_tokens };
+    const text = { format: { type: 'json_schema' as const, name: 'answer', strict: true, schema: PERSON } };
+    const parsed = await client.responses.parse({ ...body, text });
+    expect(faultOf(PERSON, JSON.stringify(parsed.output_parsed))).toBeUndefined();
+    const streamed = await client.responses.stream({ ...body, text }).finalResponse();
+    expect(streamed.output_text).toBe(parsed.output_text);
+    const refused = { format: { ...text.format, schema: { not: {} } } };
+    await expect(client.responses.create({ ...body, text: refused })).rejects.toMatchObject({ status: 400, param: 'text.format' });
+  });
+
   it('several choices with log-probabilities are each of the schema', async () => {
     const reply = await client.chat.completions.create({
       ...asked,

@@ -94,6 +94,14 @@ it('models tell their limits and what they answer', async () => {
     context_length: 8192,
     max_model_len: 8192,
     max_output_tokens: 8191,
-    endpoints: ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/tokenize', '/detokenize'],
+    endpoints: [
+      '/v1/chat/completions',
+      '/v1/completions',
+      '/v1/responses',
+      '/v1/messages',
+      '/tokenize',
+      '/v1/messages/count_tokens',
+      '/detokenize',
+    ],
   });
 });

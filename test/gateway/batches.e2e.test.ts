@@ -70,6 +70,24 @@ async function results(fileId: string | null | undefined, client = openai): Prom
 const textOf = (line: ResultLine | undefined) => line?.response?.body.choices[0].message?.content ?? line?.response?.body.choices[0].text;
 
 describe('a batch', () => {
+  test('of responses', async () => {
+    const line = (customId: string, input: string, more: object = {}) => ({
+      ...{ custom_id: customId, method: 'POST', url: '/v1/responses', body: { model: 'default', input, ...more } },
+    });
+    const lines = [line('a', 'one two'), line('b', 'x', { background: true }), line('c', 'x', { text: { format: { type: 'none' } } })];
+    const batch = await ended((await begin(lines, { endpoint: '/v1/responses' })).id);
+    expect(batch).toMatchObject({ request_counts: { total: 3, completed: 1, failed: 2 }, usage: { input_tokens: 7, output_tokens: 2 } });
+    const body = (await results(batch.output_file_id)).get('a')!.response!.body;
+    expect(body).toMatchObject({ object: 'response', status: 'completed', output: [{ content: [{ text: 'one two' }] }] });
+    const { output_text } = await openai.responses.retrieve(body.id);
+    expect(output_text).toBe('one two');
+    const refused = await results(batch.error_file_id);
+    expect([...refused.values()].map(({ custom_id, response }) => [custom_id, response!.body.error.param]).sort()).toEqual([
+      ['b', 'background'],
+      ['c', 'text.format.type'],
+    ]);
+  });
+
   test('from the upload to its results, in the shapes of OpenAI', async () => {
     const from = stack.source.taken.length;
     const file = await upload([chatLine('a', 'first answer'), chatLine('b', 'second answer'), chatLine('c', 'third', { temperature: 99 })]);
@@ -179,7 +197,7 @@ describe('a batch', () => {
   });
 
   test.each<[object, string]>([
-    [{ endpoint: '/v1/responses' }, 'endpoint'],
+    [{ endpoint: '/v1/moderations' }, 'endpoint'],
     [{ completion_window: '7d' }, 'completion_window'],
     [{ input_file_id: 'file-none' }, 'input_file_id'],
     [{ metadata: { a: 5 } }, 'metadata.a'],

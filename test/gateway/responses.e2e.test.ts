@@ -112,9 +112,70 @@ describe('in the foreground', () => {
     expect(again.map(({ type }) => type)).toEqual(['response.output_text.delta', 'response.failed']);
   });
 
+  test('held to a form, which the reply repeats', async () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' } } };
+    const format = { type: 'json_schema' as const, name: 'city', schema };
+    const response = await openai.responses.create(ask('{"city":"Paris"}', { text: { format } }));
+    const { structure } = stack.source.jobs.get(response.id)!;
+    expect(structure).toEqual({ kind: 'schema', param: 'text.format', schema });
+    expect(response.text).toEqual({ format: { ...format, description: null, strict: true } });
+    const free = await openai.responses.create(ask('{}', { text: { format: { type: 'json_object' } } }));
+    expect(stack.source.jobs.get(free.id)!.structure).toEqual({ kind: 'json', param: 'text.format' });
+    expect(free.text).toEqual({ format: { type: 'json_object' } });
+    const parsed = await openai.responses.parse(ask({ pieces: ['{"city":', '"Paris"}'] }, { text: { format } }));
+    expect(parsed.output_parsed).toEqual({ city: 'Paris' });
+  });
+
+  test('what it was asked, page by page', async () => {
+    const input: OpenAI.Responses.ResponseInput = [
+      { role: 'user', content: [{ type: 'input_text', text: 'one' }] },
+      { role: 'assistant', content: 'two' },
+      { role: 'user', content: 'three' },
+    ];
+    const { id } = await openai.responses.create({ model: 'default', input, instructions: 'Be brief.' });
+    const listed = await all(openai.responses.inputItems.list(id, { order: 'asc', limit: 2 }));
+    expect(listed).toEqual([
+      { id: listed[0]!.id, type: 'message', status: 'completed', role: 'user', content: [{ type: 'input_text', text: 'one' }] },
+      {
+        ...{ id: listed[1]!.id, type: 'message', status: 'completed', role: 'assistant' },
+        content: [{ type: 'output_text', text: 'two', annotations: [], logprobs: [] }],
+      },
+      { id: listed[2]!.id, type: 'message', status: 'completed', role: 'user', content: [{ type: 'input_text', text: 'three' }] },
+    ]);
+    expect(await all(openai.responses.inputItems.list(id))).toEqual(listed.toReversed());
+    await expect(openai.responses.inputItems.list(id, { after: 'msg_none' })).rejects.toMatchObject({ status: 400, param: 'after' });
+    await expect(openai.responses.inputItems.list(id, { limit: 101 })).rejects.toMatchObject({ status: 400, param: 'limit' });
+    const single = await openai.responses.create(ask('all of it'));
+    expect(await all(openai.responses.inputItems.list(single.id))).toMatchObject([{ role: 'user', content: [{ text: 'all of it' }] }]);
+  });
+
+  test('taken away: it is gone, with its input and its events', async () => {
+    const response = await openai.responses.create(ask('a secret'));
+    await openai.responses.delete(response.id);
+    const gone = { status: 404, code: 'not_found' };
+    await expect(openai.responses.retrieve(response.id)).rejects.toMatchObject(gone);
+    await expect(openai.responses.inputItems.list(response.id)).rejects.toMatchObject(gone);
+    await expect(openai.responses.delete(response.id)).rejects.toMatchObject(gone);
+    await eventually('no key of it to be left', async () => (await stack.source.redis.keys(`*${response.id}*`)).length === 0);
+  });
+
+  test('taken away while its client reads it: the client gets the rest', async () => {
+    const stream = await openai.responses.create({ ...ask({ pieces: ['a', 'b', 'c'], stepMs: 200 }), stream: true });
+    const events: OpenAI.Responses.ResponseStreamEvent[] = [];
+    for await (const event of stream) {
+      events.push(event);
+      if (event.type === 'response.created') await openai.responses.delete(event.response.id);
+    }
+    expect(events.at(-1)).toMatchObject({ type: 'response.completed', response: { output: [{ content: [{ text: 'abc' }] }] } });
+    const { id } = (events[0] as OpenAI.Responses.ResponseCreatedEvent).response;
+    await expect(openai.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+  });
+
   test('what is not to be kept is not', async () => {
     const { id } = await openai.responses.create(ask('gone', { store: false }));
     await expect(openai.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+    await expect(openai.responses.inputItems.list(id)).rejects.toMatchObject({ status: 404 });
+    expect(await stack.source.redis.keys(`*${id}*:input`)).toEqual([]);
   });
 });
 
@@ -187,6 +248,14 @@ describe('in the background', () => {
     expect((await openai.responses.cancel(id)).status).toBe('completed');
   });
 
+  test('taken away while it runs: its work is stopped', async () => {
+    const { id } = await openai.responses.create(ask({ pieces: ['on '], repeat: 5_000, stepMs: 20 }, { background: true }));
+    await eventually('a part of it', async () => (await openai.responses.retrieve(id)).status === 'in_progress');
+    await openai.responses.delete(id);
+    await eventually('its work to be stopped', () => stack.source.cancelled.includes(id));
+    await expect(openai.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+  });
+
   test('only there', async () => {
     const { id } = await openai.responses.create(ask('over'));
     await expect(openai.responses.cancel(id)).rejects.toMatchObject({ status: 400 });
@@ -201,6 +270,9 @@ test('to another tenant it does not exist', async () => {
   await expect(other.responses.retrieve(id)).rejects.toMatchObject(notFound);
   await expect(other.responses.retrieve(id, { stream: true })).rejects.toMatchObject(notFound);
   await expect(other.responses.cancel(id)).rejects.toMatchObject(notFound);
+  await expect(other.responses.delete(id)).rejects.toMatchObject(notFound);
+  await expect(other.responses.inputItems.list(id)).rejects.toMatchObject(notFound);
+  expect((await openai.responses.retrieve(id)).output_text).toBe('secret');
   await expect(openai.responses.retrieve('resp_none')).rejects.toMatchObject(notFound);
   const chat = await openai.chat.completions.create({ model: 'default', messages: [{ role: 'user', content: 'x' }] });
   await expect(openai.responses.retrieve(chat.id)).rejects.toMatchObject(notFound);
@@ -215,7 +287,9 @@ test.each<[object, string, string]>([
   [{ temperature: 3 }, 'temperature', 'invalid_value'],
   [{ tools: [{ type: 'web_search' }] }, 'tools', 'unsupported_parameter'],
   [{ previous_response_id: 'resp_1' }, 'previous_response_id', 'unsupported_parameter'],
-  [{ text: { format: { type: 'json_object' } } }, 'text', 'unsupported_parameter'],
+  [{ text: { format: { type: 'grammar' } } }, 'text.format.type', 'invalid_value'],
+  [{ text: { format: { type: 'json_schema', name: 'a' } } }, 'text.format.schema', 'missing_required_parameter'],
+  [{ text: { format: { type: 'json_schema', name: 'a b', schema: {} } } }, 'text.format.name', 'invalid_value'],
   [{ truncation: 'auto' }, 'truncation', 'unsupported_parameter'],
   [{ background: true, store: false }, 'store', 'invalid_value'],
 ])('%j is refused', async (more, param, code) => {
