@@ -1,122 +1,145 @@
 /**
- * Bench `engine`: decode and prefill of our engine and of llama.cpp on the same file with the same threads, in turn within one run, each
- * time in a fresh process. The two halves of a pair follow each other within seconds, and the ratio is taken within the pair, so that a
- * machine that grows slower or faster meanwhile does so for both.
+ * Bench `engine`: decode and prefill of our engine and of its peers on the same file with the same threads, in turn within one run, each
+ * time in a fresh process. The sides of a round follow each other within seconds, and the ratio is taken within the round, so that a
+ * machine that grows slower or faster meanwhile does so for all. A peer that cannot run is named with the reason.
  */
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
+import { leastRatio } from './engine-bars.ts';
+import { ENGINE_PEERS, type EnginePeer, namedEnginePeers } from './engine-peer.ts';
 import type { EngineTask, EngineWork } from './engine-rate.ts';
 import { benchModel, engineOptions } from './model.ts';
-import { installLlamaCpp, measureLlamaCpp } from './peers/llama-cpp.ts';
 import type { Bar, Table } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
-
-/** Ratio to llama.cpp that must be reached. */
-const DECODE_BAR = 1.0;
-const BATCHED_DECODE_BAR = 1.5;
-const BATCHED_FROM = 8;
-const PREFILL_BAR = 1.4;
 
 export const engineBench = bench({
   settings: {
     ...commonSettings,
     repetitions: { kind: 'count', default: 3, min: 1, max: 100, help: 'times that each side is measured' },
+    peers: { kind: 'text', default: 'llama.cpp', help: `beside ours: any of ${ENGINE_PEERS.join(',')}, or all` },
     batches: { kind: 'counts', default: [1, 2, 4, 8, 16, 32], min: 1, max: 1024, help: 'sequences decoded together' },
     context: { kind: 'count', default: 128, min: 1, max: 1 << 20, help: 'tokens in each row before the first step' },
-    steps: { kind: 'count', default: 64, min: 1, max: 4096, help: 'decode steps of a measurement' },
-    prefill: { kind: 'count', default: 512, min: 2, max: 1 << 20, help: 'tokens of the prompt' },
+    steps: { kind: 'count', default: 64, min: 0, max: 4096, help: 'decode steps of a measurement; 0 leaves decode out' },
+    prefill: { kind: 'counts', default: [512], min: 0, max: 1 << 20, help: 'tokens of the prompts; 0 leaves prefill out' },
   },
   async run({ settings, progress, children }) {
-    const peer = await installLlamaCpp({ progress, children }, 'llama-batched-bench');
+    const wanted = namedEnginePeers(settings.peers);
     const model = await benchModel(settings, progress);
+    const peers = new Map<string, EnginePeer>();
+    const notes: string[] = [];
+    for (const { name, install } of wanted) {
+      try {
+        peers.set(name, await install({ model, threads: settings.threads }, { progress, children }));
+      } catch (thrown) {
+        notes.push(`${name} does not run here: ${reasonOf(thrown)}`);
+      }
+    }
     const program = new URL('./engine-rate.ts', import.meta.url).pathname;
     const ours = async (work: EngineWork) => {
       const rowCount = work.kind === 'decode' ? work.batch : 1;
       const task: EngineTask = { engine: engineOptions(model, { threads: settings.threads, rowCount }), work };
       return Number((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout);
     };
-    const theirs = (work: EngineWork) =>
-      measureLlamaCpp(peer, { children }, { modelPath: model.ggufPath, threads: settings.threads, work });
 
-    const rows: Row[] = [
-      ...settings.batches.map(batch => ({
-        label: String(batch),
-        work: { kind: 'decode' as const, batch, contextTokens: settings.context, stepCount: settings.steps },
-        pairs: [],
-      })),
-      { label: String(settings.prefill), work: { kind: 'prefill', promptTokens: settings.prefill }, pairs: [] },
-    ];
+    const rows = worksOf(settings).map((work): Row => ({ work, ours: [], theirs: new Map() }));
     for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
       for (const row of rows) {
         progress(`repetition ${repetition} of ${settings.repetitions}: ${nameOf(row.work)}`);
-        row.pairs.push({ ours: await ours(row.work), theirs: await theirs(row.work) });
+        row.ours.push(await ours(row.work));
+        for (const [name, peer] of peers) {
+          try {
+            row.theirs.set(name, [...(row.theirs.get(name) ?? []), await peer.measure(row.work)]);
+          } catch (thrown) {
+            notes.push(`${name}, ${nameOf(row.work)}: ${reasonOf(thrown)}`);
+          }
+        }
       }
     }
-    const compared = rows.map(compare);
-    const decode = compared.filter(row => row.work.kind === 'decode');
-    const prefill = compared.filter(row => row.work.kind === 'prefill');
+    const compared = rows.map(row =>
+      compare(
+        row,
+        wanted.map(({ name }) => name),
+      ),
+    );
+    const ofKind = (kind: EngineWork['kind']) => compared.filter(row => row.work.kind === kind);
+    const tables = [
+      table(`Decode, aggregate tokens/s, from context ${settings.context}`, 'batch', ofKind('decode')),
+      table('Prefill, tokens/s of one prompt', 'prompt tokens', ofKind('prefill')),
+    ];
     return {
-      title: `Engine beside llama.cpp on ${model.name}, ${settings.threads} threads each; median (minimum-maximum)`,
-      versions: { ...model.versions, 'llama.cpp': `${peer.version}, ${peer.buildFlags.join(' ')}` },
-      tables: [
-        table(`Decode, aggregate tokens/s, from context ${settings.context}`, 'batch', decode),
-        table('Prefill, tokens/s of one prompt', 'prompt tokens', prefill),
-      ],
+      title: `Engine on ${model.name}, ${settings.threads} threads each; median (minimum-maximum)`,
+      versions: { ...model.versions, ...Object.fromEntries([...peers].map(([name, { version }]) => [name, version])) },
+      tables: tables.filter(({ rows }) => rows.length > 0),
       figures: {
-        rows: compared.map(({ work, ours: sluice, theirs: llamaCpp, ratio }) => ({
+        rows: compared.map(({ work, sluice, peers }) => ({
           ...work,
           unit: work.kind === 'decode' ? 'aggregate tokens/s' : 'tokens/s of one prompt',
           sluice,
-          llamaCpp,
-          ratio,
+          peers,
         })),
       },
-      bars: compared.map(bar),
+      bars: compared.flatMap(barsOf),
+      notes,
     };
   },
 });
 
 interface Row {
-  /** Batch or prompt tokens. */
-  label: string;
   work: EngineWork;
-  pairs: { ours: number; theirs: number }[];
+  ours: number[];
+  /** By peer; one that failed has fewer. */
+  theirs: Map<string, number[]>;
 }
 
-interface Compared extends Row {
-  ours: Spread;
-  theirs: Spread;
-  /** Of the pairs' own ratios. */
-  ratio: Spread;
+interface Compared {
+  work: EngineWork;
+  sluice: Spread;
+  /** Absent where the peer did not run; the ratios are of the rounds. */
+  peers: { name: string; theirs?: Spread; ratio?: Spread }[];
 }
 
-function compare(row: Row): Compared {
-  return {
-    ...row,
-    ours: spreadOf(row.pairs.map(pair => pair.ours)),
-    theirs: spreadOf(row.pairs.map(pair => pair.theirs)),
-    ratio: spreadOf(row.pairs.map(pair => pair.ours / pair.theirs)),
-  };
+function worksOf(settings: { batches: readonly number[]; context: number; steps: number; prefill: readonly number[] }): EngineWork[] {
+  const { context: contextTokens, steps: stepCount } = settings;
+  const decodes = stepCount === 0 ? [] : settings.batches.map(batch => ({ kind: 'decode' as const, batch, contextTokens, stepCount }));
+  const prefills = settings.prefill.filter(promptTokens => promptTokens > 1);
+  return [...decodes, ...prefills.map(promptTokens => ({ kind: 'prefill' as const, promptTokens }))];
+}
+
+function compare({ work, ours, theirs }: Row, names: readonly string[]): Compared {
+  const peers = names.map(name => {
+    const rates = theirs.get(name);
+    // A round that one side missed would pair the others wrongly.
+    if (rates?.length !== ours.length) return { name };
+    return { name, theirs: spreadOf(rates), ratio: spreadOf(rates.map((rate, round) => ours[round]! / rate)) };
+  });
+  return { work, sluice: spreadOf(ours), peers };
 }
 
 function nameOf(work: EngineWork): string {
-  return work.kind === 'decode' ? `decode at batch ${work.batch}` : `prefill of ${work.promptTokens}`;
+  return work.kind === 'decode' ? `decode at batch ${work.batch}, context ${work.contextTokens}` : `prefill of ${work.promptTokens}`;
 }
 
-function bar({ work, ratio }: Compared): Bar {
-  const decodeLimit = (batch: number) => (batch >= BATCHED_FROM ? BATCHED_DECODE_BAR : DECODE_BAR);
-  return {
-    name: `${nameOf(work)} over llama.cpp`,
-    value: ratio.median,
-    relation: '>=',
-    limit: work.kind === 'decode' ? decodeLimit(work.batch) : PREFILL_BAR,
-  };
+function barsOf({ work, peers }: Compared): Bar[] {
+  return peers.flatMap(({ name, ratio }) =>
+    ratio === undefined
+      ? []
+      : [{ name: `${nameOf(work)} over ${name}`, value: ratio.median, relation: '>=' as const, limit: leastRatio(name, work) }],
+  );
 }
 
 function table(title: string, label: string, rows: readonly Compared[]): Table {
   return {
     title,
-    columns: [label, 'sluice', 'llama.cpp', 'ratio'],
-    rows: rows.map(row => [row.label, spreadText(row.ours), spreadText(row.theirs), spreadText(row.ratio, 2)]),
+    columns: [label, 'engine', 'tokens/s', 'sluice over it'],
+    rows: rows.flatMap(({ work, sluice, peers }) => [
+      [String(work.kind === 'decode' ? work.batch : work.promptTokens), 'sluice', spreadText(sluice), ''],
+      ...peers.map(({ name, theirs, ratio }) => ['', name, theirs ? spreadText(theirs) : '-', ratio ? spreadText(ratio, 2) : '-']),
+    ]),
   };
+}
+
+/** The last line that says something: of a failed program, what it died of. */
+function reasonOf(thrown: unknown): string {
+  const lines = (thrown instanceof Error ? thrown.message : String(thrown)).split('\n').filter(line => line.trim() !== '');
+  return (lines.findLast(line => /error/i.test(line)) ?? lines.at(-1) ?? 'no reason given').trim().slice(0, 300);
 }

@@ -1,24 +1,15 @@
 /** LiteLLM: the proxy of PyPI's litellm in the ignored folder .peers/, one worker, in front of an OpenAI-compatible upstream. */
-import { existsSync } from 'node:fs';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { BenchRun } from '../bench.ts';
 import type { Peer } from '../gateway-side.ts';
+import { type PeerRun, pipFolder } from './package-folder.ts';
 
 const VERSION = '1.106.12';
 const KEY = 'sk-bench';
 
-export async function installLitellm({ progress, children }: Pick<BenchRun, 'progress' | 'children'>): Promise<Peer> {
-  const folder = join(import.meta.dirname, '..', '..', '.peers', `litellm-${VERSION}`);
-  if (!existsSync(folder)) {
-    progress(`LiteLLM: installing litellm[proxy] ${VERSION}; this takes minutes, once`);
-    const draft = `${folder}.${process.pid}`;
-    await mkdir(draft, { recursive: true });
-    await children.run('python3', ['-m', 'pip', 'install', '--quiet', '--no-input', '--target', draft, `litellm[proxy]==${VERSION}`]);
-    await rm(folder, { recursive: true, force: true });
-    await rename(draft, folder);
-  }
+export async function installLitellm(run: PeerRun): Promise<Peer> {
+  const folder = await pipFolder(`litellm-${VERSION}`, `litellm[proxy]==${VERSION}`, run);
   return {
     name: 'LiteLLM',
     version: VERSION,

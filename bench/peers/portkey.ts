@@ -1,31 +1,18 @@
 /** Portkey: the gateway of npm's @portkey-ai/gateway in the ignored folder .peers/, one process, in front of an OpenAI-compatible upstream. */
-import { existsSync } from 'node:fs';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BenchRun } from '../bench.ts';
 import type { Peer } from '../gateway-side.ts';
+import { npmFolder, type PeerRun } from './package-folder.ts';
 
 const VERSION = '1.15.2';
 /** With a later one, which its range allows, it cannot add headers to a streamed reply, and answers every stream with an error. */
 const NODE_SERVER_VERSION = '1.3.3';
 
-export async function installPortkey({ progress, children }: Pick<BenchRun, 'progress' | 'children'>): Promise<Peer> {
-  const folder = join(import.meta.dirname, '..', '..', '.peers', `portkey-${VERSION}`);
-  if (!existsSync(folder)) {
-    progress(`Portkey: installing @portkey-ai/gateway ${VERSION}`);
-    const draft = `${folder}.${process.pid}`;
-    await mkdir(draft, { recursive: true });
-    const manifest = {
-      private: true,
-      dependencies: { '@portkey-ai/gateway': VERSION },
-      overrides: { '@hono/node-server': NODE_SERVER_VERSION },
-    };
-    await writeFile(join(draft, 'package.json'), JSON.stringify(manifest));
-    const quiet = ['--silent', '--no-audit', '--no-fund', '--ignore-scripts', '--legacy-peer-deps'];
-    await children.run('npm', ['install', ...quiet, '--prefix', draft]);
-    await rm(folder, { recursive: true, force: true });
-    await rename(draft, folder);
-  }
+export async function installPortkey(run: PeerRun): Promise<Peer> {
+  const manifest = {
+    dependencies: { '@portkey-ai/gateway': VERSION },
+    overrides: { '@hono/node-server': NODE_SERVER_VERSION },
+  };
+  const folder = await npmFolder(`portkey-${VERSION}`, { manifest, flags: ['--legacy-peer-deps'] }, run);
   return {
     name: 'Portkey',
     version: VERSION,

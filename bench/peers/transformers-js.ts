@@ -1,14 +1,13 @@
 /** TransformersJs: npm's @huggingface/transformers in the ignored folder .peers/, embedding texts in a process of its own. */
 import { existsSync } from 'node:fs';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { encoderNameOf } from '../../batcher/model/encoder-folder.ts';
-import type { BenchRun } from '../bench.ts';
+import { npmFolder, type PeerRun } from './package-folder.ts';
 import { writePaddedBert } from './padded-bert.ts';
 
 const VERSION = '4.3.2';
-const PEERS = join(import.meta.dirname, '..', '..', '.peers');
 
 export interface EmbeddingPlan {
   /** One list a call, one call after the other. */
@@ -28,23 +27,18 @@ export interface TransformersJs {
   embed(plan: EmbeddingPlan): Promise<EmbeddingTimes>;
 }
 
+/** The library's own folder, and its entry as a URL. */
+export async function transformersJsPackage(run: PeerRun): Promise<{ home: string; version: string; library: string }> {
+  const manifest = { dependencies: { '@huggingface/transformers': VERSION } };
+  const home = await npmFolder(`transformers-js-${VERSION}`, { manifest }, run);
+  const entry = join(home, 'node_modules', '@huggingface', 'transformers', 'dist', 'transformers.node.mjs');
+  return { home, version: VERSION, library: pathToFileURL(entry).href };
+}
+
 /** `folder` is that of a published model. */
-export async function installTransformersJs(
-  folder: string,
-  { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
-): Promise<TransformersJs> {
-  const home = join(PEERS, `transformers-js-${VERSION}`);
-  if (!existsSync(home)) {
-    progress(`transformers.js: installing @huggingface/transformers ${VERSION}`);
-    const draft = `${home}.${process.pid}`;
-    await mkdir(draft, { recursive: true });
-    await writeFile(join(draft, 'package.json'), JSON.stringify({ private: true, dependencies: { '@huggingface/transformers': VERSION } }));
-    // Its scripts would fetch libraries for CUDA; the processor's are in the package.
-    const quiet = ['--silent', '--no-audit', '--no-fund', '--ignore-scripts'];
-    await children.run('npm', ['install', ...quiet, '--prefix', draft]);
-    await rm(home, { recursive: true, force: true });
-    await rename(draft, home);
-  }
+export async function installTransformersJs(folder: string, run: PeerRun): Promise<TransformersJs> {
+  const { progress, children } = run;
+  const { home, version, library } = await transformersJsPackage(run);
   const name = encoderNameOf(folder);
   const models = join(home, 'models');
   if (!existsSync(join(models, name))) {
@@ -53,10 +47,9 @@ export async function installTransformersJs(
     await writePaddedBert(folder, draft);
     await rename(draft, join(models, name));
   }
-  const library = pathToFileURL(join(home, 'node_modules', '@huggingface', 'transformers', 'dist', 'transformers.node.mjs')).href;
   return {
     name: 'transformers.js',
-    version: VERSION,
+    version,
     async embed(plan) {
       const path = join(home, `plan-${process.pid}.json`);
       await writeFile(path, JSON.stringify({ ...plan, library, models, name }));
