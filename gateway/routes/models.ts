@@ -46,9 +46,9 @@ export interface ModelOut {
 
 /** Calls by what a model must be able to do for them. */
 const ENDPOINTS: readonly (readonly [TaskKind, readonly string[]])[] = [
-  ['generate', ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages']],
+  ['generate', ['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages', '/v1/messages/count_tokens']],
   ['embed', ['/v1/embeddings']],
-  ['tokenize', ['/tokenize', '/v1/messages/count_tokens']],
+  ['tokenize', ['/tokenize']],
   ['detokenize', ['/detokenize']],
 ];
 

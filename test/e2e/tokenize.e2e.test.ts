@@ -99,8 +99,8 @@ it('models tell their limits and what they answer', async () => {
       '/v1/completions',
       '/v1/responses',
       '/v1/messages',
-      '/tokenize',
       '/v1/messages/count_tokens',
+      '/tokenize',
       '/detokenize',
     ],
   });
