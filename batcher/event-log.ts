@@ -12,6 +12,7 @@ export type EventBody = TokenEvent extends infer Each ? (Each extends TokenEvent
 export class EventLog {
   readonly #recipient: Recipient;
   #seq = 0;
+  #isAccepted = false;
   #isOver = false;
   #endReason: string | undefined;
   #unsent: TokenEvent[] = [];
@@ -32,6 +33,7 @@ export class EventLog {
   /** An event that an earlier attempt recorded. */
   follow(event: TokenEvent): void {
     this.#seq = event.seq + 1;
+    this.#isAccepted ||= event.type === 'accepted';
     this.#isOver ||= isTerminal(event);
   }
 
@@ -39,6 +41,12 @@ export class EventLog {
     if (this.#isOver) return;
     const head = { id: this.#recipient.jobId, attempt: this.#recipient.attempt, seq: this.#seq++ };
     this.#unsent.push({ ...head, ...body } as TokenEvent);
+  }
+
+  /** Unless an earlier attempt has said so. */
+  accept(promptTokens: number): void {
+    if (!this.#isAccepted) this.add({ type: 'accepted', promptTokens });
+    this.#isAccepted = true;
   }
 
   /** With the terminal event. */

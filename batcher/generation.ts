@@ -31,7 +31,6 @@ export class Generation {
   #prefillStartedAt: number | undefined;
   #firstTokenAt: number | undefined;
   #lastTokenAt: number | undefined;
-  #isAccepted = false;
 
   constructor(options: GenerationOptions) {
     const { job } = options;
@@ -73,14 +72,12 @@ export class Generation {
       this.#log.follow(event);
       this.deaths.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
-      if (event.type === 'accepted') this.#isAccepted = true;
       if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
     }
   }
 
   accept(): void {
-    if (!this.#isAccepted) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
-    this.#isAccepted = true;
+    this.#log.accept(this.usage.promptTokens);
     for (const branch of this.#branches) {
       const { echo } = branch;
       if (echo !== undefined && !echo.isScored && !echo.isTold) this.echo(branch, echo.rest());

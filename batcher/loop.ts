@@ -43,13 +43,13 @@ interface Untold {
   generation: Generation;
   choice: Choice;
   tokens: readonly SampledToken[];
-  /** Of each token: ms since the one before it; undefined for the choice's first. */
-  waits: readonly (number | undefined)[];
 }
 
 export class Loop {
   readonly #parts: LoopParts;
   #untold: Untold[] = [];
+  /** Of the tokens that were sampled since: ms since the one before; undefined for a choice's first. */
+  #waits: (number | undefined)[] = [];
   readonly #wakeUp = new WakeUp();
   #isStopped = false;
   /** Spent in the engine during the step under way. */
@@ -217,17 +217,16 @@ export class Loop {
       generation.prefillEnded();
       choice.endByLength();
       outcomes.push({ sequenceId, tokenIds: [], finished: true });
-      this.#untold.push({ generation, choice, tokens: [], waits: [] });
+      this.#untold.push({ generation, choice, tokens: [] });
       return [];
     }
     const tokens: SampledToken[] = [];
-    const waits: (number | undefined)[] = [];
     try {
       for (const [index, position] of run.positions.entries()) {
         const token = choice.sample(this.#row(run.logits, index), position);
         tokens.push(token);
         generation.tokenSampled();
-        waits.push(choice.sinceLastTokenMs());
+        this.#waits.push(choice.sinceLastTokenMs());
         if (choice.isEnded || token.tokenId !== run.drafts[index]) break;
       }
     } catch (error) {
@@ -236,7 +235,7 @@ export class Loop {
     }
     const tokenIds = tokens.map(token => token.tokenId);
     outcomes.push({ sequenceId, tokenIds, finished: choice.isEnded });
-    this.#untold.push({ generation, choice, tokens, waits });
+    this.#untold.push({ generation, choice, tokens });
     return tokenIds;
   }
 
@@ -262,7 +261,7 @@ export class Loop {
       if (found === undefined || found.generation.isOver) continue;
       found.choice.endByLength();
       // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
-      if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [], waits: [] });
+      if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
     }
   }
 
@@ -270,8 +269,9 @@ export class Loop {
   #tell(): void {
     const untold = this.#untold;
     this.#untold = [];
-    for (const { generation, choice, tokens, waits } of untold) {
-      for (const wait of waits) this.#parts.onToken?.(wait);
+    for (const wait of this.#waits) this.#parts.onToken?.(wait);
+    this.#waits = [];
+    for (const { generation, choice, tokens } of untold) {
       if (generation.isOver || choice.finishReason !== undefined) continue;
       const delta = choice.tell(tokens);
       if (delta.finishReason === 'stop') this.#parts.scheduler.finish(choice.sequenceId);

@@ -1,6 +1,6 @@
 /**
- * ApiKey: who calls, told by the Authorization header (or `x-api-key`, as Anthropic's clients send it) alone: a forged key costs no I/O and creates no object. Comparison takes the same
- * time whatever the key. Whether a genuine key is still good is for its tenant's object to say.
+ * ApiKey: who calls, told by the Authorization header (or `x-api-key`, as Anthropic's clients send it) alone: a forged key costs no I/O and
+ * creates no object. Comparison takes the same time whatever the key. Whether a genuine key is still good is for its tenant's object to say.
  *
  *   sk-sluice-<tenant>-<key id>-<mac>      read from the right: the mac has a fixed length, the key id no hyphen
  */

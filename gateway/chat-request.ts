@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { ApiError } from '../shared/errors.ts';
-import type { ChatMessage, Job } from '../shared/job.ts';
+import type { ChatMessage, Job, Structure } from '../shared/job.ts';
 import {
   checkGeneration,
   complainTo,
@@ -163,21 +163,21 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   checkToolMessages(request.messages);
+  const structure = structureOf(request);
   return {
     job: {
       model: request.model,
       prompt: { kind: 'chat', messages: request.messages },
       sampling: samplingOf(request, request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
       stopping: stoppingOf(request, maxTokensOf(request)),
-      ...given('structure', structureOf(request)),
+      ...given('structure', structure),
       choiceCount: request.n ?? 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
-    promptTokensBound: promptTokensBound(request.messages),
-    isPromptUncertain: Boolean(request.logit_bias) || structureOf(request) !== undefined || !isPlainTalk(request.messages),
+    ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure }),
   };
 }
 
@@ -190,8 +190,19 @@ export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMe
   });
 }
 
+/** What is known of a conversation before it is rendered: the most tokens that it has, and whether a batcher may still refuse it. */
+export function promptOutlook(
+  messages: readonly ChatMessage[],
+  { logit_bias, structure }: { logit_bias?: object | null | undefined; structure: Structure | undefined },
+): { promptTokensBound: number; isPromptUncertain: boolean } {
+  return {
+    promptTokensBound: promptTokensBound(messages),
+    isPromptUncertain: Boolean(logit_bias) || structure !== undefined || !isPlainTalk(messages),
+  };
+}
+
 /** The order of roles that every chat template renders: perhaps a system message, then user and assistant in turn. Others some refuse. */
-export function isPlainTalk(messages: readonly ChatMessage[]): boolean {
+function isPlainTalk(messages: readonly ChatMessage[]): boolean {
   const turns = messages[0]?.role === 'system' ? messages.slice(1) : messages;
   return turns.length > 0 && turns.every(({ role, toolCalls }, index) => role === (index % 2 === 0 ? 'user' : 'assistant') && !toolCalls);
 }
@@ -213,7 +224,7 @@ function maxTokensOf(request: Pick<ChatBody, 'max_tokens' | 'max_completion_toke
   return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
 
-export function promptTokensBound(messages: readonly ChatMessage[]): number {
+function promptTokensBound(messages: readonly ChatMessage[]): number {
   const byteCount = (text: string | null | undefined) => (text ? encoder.encode(text).byteLength : 0);
   let bound = TEMPLATE_TOKENS;
   for (const message of messages) {

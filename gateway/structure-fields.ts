@@ -17,15 +17,18 @@ export const Schema = z
   .refine(schema => JSON.stringify(schema).length <= MAX_CHARACTERS, { message: `A schema may have at most ${MAX_CHARACTERS} characters.` })
   .meta({ description: 'A JSON schema, of draft 2020-12 or before.' });
 
-export const SchemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "a name has 1 to 64 letters, digits, '_' and '-'");
+/** What is said of a schema beside it, in every call. */
+export const SCHEMA_LABELS = {
+  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "a name has 1 to 64 letters, digits, '_' and '-'"),
+  description: z.string().max(MAX_CHARACTERS).nullish(),
+  strict: z.boolean().nullish().describe('Answers are held to the schema in any case.'),
+};
 
 const SchemaFormat = z.object({
   type: z.literal('json_schema'),
   json_schema: z.object({
-    name: SchemaName,
-    description: z.string().max(MAX_CHARACTERS).nullish(),
+    ...SCHEMA_LABELS,
     schema: Schema.nullish(),
-    strict: z.boolean().nullish().describe('Answers are held to the schema in any case.'),
   }),
 });
 

@@ -25,7 +25,6 @@ export class EmbeddingJob {
   #texts: readonly (readonly number[])[] = [];
   #taken = 0;
   #told = 0;
-  #isAccepted = false;
   readonly #log: EventLog;
   #startedAt: number | undefined;
   #toldAt: number | undefined;
@@ -67,14 +66,12 @@ export class EmbeddingJob {
     for (const event of recorded) {
       this.#log.follow(event);
       this.deaths.follow(event);
-      if (event.type === 'accepted') this.#isAccepted = true;
       if (event.type === 'embeddings') this.#taken = this.#told = event.first + event.vectors.length;
     }
   }
 
   accept(): void {
-    if (!this.#isAccepted) this.#log.add({ type: 'accepted', promptTokens: this.usage.promptTokens });
-    this.#isAccepted = true;
+    this.#log.accept(this.usage.promptTokens);
     // An earlier attempt may have told everything but the end.
     this.#finishWhenTold();
   }

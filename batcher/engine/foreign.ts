@@ -8,6 +8,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import koffi from 'koffi';
+import type { RowKernels } from '../sampling/row-kernels.ts';
 
 export type Address = bigint;
 
@@ -59,18 +60,8 @@ export function viewMemory(address: Address, bytes: number): ArrayBuffer {
 
 // ---- passes over rows of logits -----------------------------------------------------------------------------------
 
-/** As sampling/row-kernels.ts has them in WebAssembly; addresses are bytes in memory of their own. */
-export interface RowPasses {
-  load(source: Float32Array, row: number, count: number, maxima: number): void;
-  blockMaxima(row: number, count: number, maxima: number): void;
-  weigh(row: number, count: number, max: number, scale: number, weights: number, sums: number): void;
-  sumAbove(row: number, count: number, least: number, weights: number, sums: number): void;
-  sumDistances(row: number, count: number, max: number, weights: number): number;
-  collect(row: number, count: number, least: number, below: number, maxima: number, ids: number): number;
-}
-
 /** The passes of a kernel library, on new memory of `bytes`, which stays for the life of the process. */
-export function openRowPasses(libraryPath: string, bytes: number): { kernels: RowPasses; buffer: ArrayBuffer } {
+export function openRowPasses(libraryPath: string, bytes: number): { kernels: RowKernels; buffer: ArrayBuffer } {
   const library: Foreign = koffi.load(libraryPath);
   const base = mapMemory(bytes);
   const at = (address: number): Address => base + BigInt(address);

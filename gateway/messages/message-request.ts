@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import type { Job, Structure } from '../../shared/job.ts';
-import { checkMessageCount, isPlainTalk, promptTokensBound } from '../chat-request.ts';
+import { checkMessageCount, promptOutlook } from '../chat-request.ts';
 import {
   checkGeneration,
   complainTo,
@@ -110,8 +110,7 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
       choiceCount: 1,
       serviceClass: service_tier === 'standard_only' ? 'default' : serviceClassOf(service_tier),
     },
-    promptTokensBound: promptTokensBound(messages),
-    isPromptUncertain: Boolean(request.logit_bias) || structure !== undefined || !isPlainTalk(messages),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure }),
     reply: { kind: 'message', isStreamed: request.stream ?? false },
   };
 }

@@ -77,7 +77,7 @@ export const Batch = z.object({
 export const FileList = pageOf(File) satisfies z.ZodType<PageOut<FileOut>>;
 export const BatchList = pageOf(Batch) satisfies z.ZodType<PageOut<BatchOut>>;
 
-function pageOf<T extends z.ZodType>(item: T) {
+export function pageOf<T extends z.ZodType>(item: T) {
   return z.object({
     object: z.literal('list'),
     data: z.array(item),

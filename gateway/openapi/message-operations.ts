@@ -1,6 +1,6 @@
 /** MessageOperations: Anthropic's calls, as the description tells them. */
-import { events, generation, QUICK_REFUSALS } from './generation-operation.ts';
-import { JSON_TYPE, json, type Operation, SSE_TYPE } from './operation.ts';
+import { generation, QUICK_REFUSALS } from './generation-operation.ts';
+import { json, type Operation } from './operation.ts';
 
 const create = generation({
   path: '/v1/messages',
@@ -17,7 +17,6 @@ export const MESSAGE_OPERATIONS: readonly Operation[] = [
     errors: 'message',
     replies: create.replies.map(reply => ({
       ...reply,
-      content: { [JSON_TYPE]: 'Message', [SSE_TYPE]: events('MessageEvent') },
       headers: [...(reply.headers ?? []), 'request-id'],
     })),
   },

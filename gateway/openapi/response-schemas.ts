@@ -4,6 +4,7 @@ import type { PageOut } from '../batches/list-range.ts';
 import type { DeletedResponseOut } from '../responses/kept-responses.ts';
 import type { InputItemOut } from '../responses/response-input.ts';
 import type { ResponseOut } from '../responses/response-object.ts';
+import { pageOf } from './batch-schemas.ts';
 
 const Count = z.int().min(0);
 
@@ -30,13 +31,7 @@ const InputItem = z.object({
   content: z.array(z.union([z.object({ type: z.literal('input_text'), text: z.string() }), OutputText])),
 }) satisfies z.ZodType<InputItemOut>;
 
-export const InputItemList = z.object({
-  object: z.literal('list'),
-  data: z.array(InputItem),
-  first_id: z.string().nullable(),
-  last_id: z.string().nullable(),
-  has_more: z.boolean(),
-}) satisfies z.ZodType<PageOut<InputItemOut>>;
+export const InputItemList = pageOf(InputItem) satisfies z.ZodType<PageOut<InputItemOut>>;
 
 export const DeletedResponse = z.object({
   id: z.string(),

@@ -1,7 +1,7 @@
 /** KeptResponses: responses that can be asked for again by their id, in whatever form they are asked for then, and only by their tenant. */
 import { ApiError } from '../../shared/errors.ts';
 import { cancelKey } from '../../shared/keys.ts';
-import { isTerminal, type TokenEvent } from '../../shared/token-event.ts';
+import { isTerminal } from '../../shared/token-event.ts';
 import type { ResponseRequest, ResponseShape } from '../broker-call.ts';
 import type { RecordKeeper } from '../record-keeper.ts';
 import type { RedisLink } from '../redis.ts';
@@ -65,7 +65,7 @@ export class KeptResponses {
   async #stream(record: KeptRecord, startingAfter: number, signal: AbortSignal): Promise<Response> {
     const { keeper, visits } = this.#options;
     const { id, tenant, reply } = record;
-    const events: TokenEvent[] = await keeper.events(id, 0);
+    const events = await keeper.events(id, 0);
     // Of one that has failed the status of this reply is no news.
     if (events.at(-1)?.type === 'error') return failedStream(responseHead(record, reply), startingAfter, events);
     const streamed = await visits.join(id, tenant, { signal, seenSeq: -1, reply: { ...reply, isStreamed: true, startingAfter } });

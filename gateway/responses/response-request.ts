@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import type { ChatMessage, Job, Structure } from '../../shared/job.ts';
-import { checkMessageCount, isPlainTalk, promptTokensBound } from '../chat-request.ts';
+import { checkMessageCount, promptOutlook } from '../chat-request.ts';
 import {
   checkGeneration,
   complainTo,
@@ -18,7 +18,7 @@ import {
 } from '../generation-fields.ts';
 import type { JsonObject } from '../json-body.ts';
 import { custom, refusal } from '../refusal.ts';
-import { Schema, SchemaName } from '../structure-fields.ts';
+import { SCHEMA_LABELS, Schema } from '../structure-fields.ts';
 import type { ResponseEcho, TextFormatOut } from './response-object.ts';
 
 const { n: _n, stream_options: _options, ...FIELDS } = GENERATION_FIELDS;
@@ -53,10 +53,8 @@ const TextFormat = z.discriminatedUnion('type', [
   z.object({ type: z.literal('json_object') }),
   z.object({
     type: z.literal('json_schema'),
-    name: SchemaName,
+    ...SCHEMA_LABELS,
     schema: Schema,
-    description: z.string().max(65_536).nullish(),
-    strict: z.boolean().nullish().describe('Answers are held to the schema in any case.'),
   }),
 ]);
 
@@ -153,8 +151,7 @@ export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount
       top_p: request.top_p ?? 1,
       user: request.user ?? null,
     },
-    promptTokensBound: promptTokensBound(messages),
-    isPromptUncertain: Boolean(request.logit_bias) || structure !== undefined || !isPlainTalk(messages),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure }),
   };
 }
 
