@@ -9,6 +9,7 @@
  */
 import type { Engine } from '../batcher/engine/engine.ts';
 import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
+import { stepRate } from './step-rate.ts';
 import { tokenSource } from './token-source.ts';
 
 /** What either side is to do. Rates of decode are aggregate: all rows together. */
@@ -20,8 +21,6 @@ export interface EngineTask {
   engine: OrtEngineOptions;
   work: EngineWork;
 }
-
-const WARM_UP_STEPS = 8;
 
 export async function measureEngine({ engine: options, work }: EngineTask): Promise<number> {
   const engine = new OrtEngine(options);
@@ -41,13 +40,9 @@ async function decodeRate(
 ): Promise<number> {
   await engine.prefill({ row: 0, start: 0, tokenIds: tokens(contextTokens), logitCount: 1 });
   for (let row = 1; row < batch; row++) engine.copyRow({ from: 0, to: row, tokens: contextTokens });
-  const step = (offset: number) =>
-    engine.decode({ tokenIds: tokens(batch), positions: new Array<number>(batch).fill(contextTokens + offset) });
-  // The first run of a shape plans its memory, and JavaScript is compiled while it runs; the peer's program warms up by itself too.
-  for (let warmUp = 0; warmUp < WARM_UP_STEPS; warmUp++) await step(warmUp);
-  const startedAt = performance.now();
-  for (let offset = 0; offset < stepCount; offset++) await step(offset);
-  return (batch * stepCount * 1000) / (performance.now() - startedAt);
+  return await stepRate({ rowCount: batch, stepCount }, offset =>
+    engine.decode({ tokenIds: tokens(batch), positions: new Array<number>(batch).fill(contextTokens + offset) }),
+  );
 }
 
 /** Of the second prompt: the first finds no page touched, on either side. */

@@ -5,6 +5,7 @@
  *   node bench/peers/node-llama-cpp-rate.ts '<NodeLlamaCppPlan as JSON>'
  */
 import type { EngineWork } from '../engine-rate.ts';
+import { stepRate } from '../step-rate.ts';
 import { tokenSource } from '../token-source.ts';
 
 export interface NodeLlamaCppPlan {
@@ -29,7 +30,6 @@ interface Library {
   }>;
 }
 
-const WARM_UP_STEPS = 8;
 /** Room for what is generated beyond what is counted. */
 const SPARE_TOKENS = 16;
 const GREEDY = { temperature: 0, yieldEogToken: true };
@@ -68,11 +68,7 @@ if (work.kind === 'prefill') {
   console.log(work.promptTokens / (await prefillSeconds(sequence)));
 } else {
   const streams = Array.from({ length: rowCount }, () => context.getSequence().evaluate(tokens(work.contextTokens), GREEDY));
-  const step = () => Promise.all(streams.map(stream => stream.next()));
-  for (let warmUp = 0; warmUp < WARM_UP_STEPS; warmUp++) await step();
-  const startedAt = performance.now();
-  for (let count = 0; count < work.stepCount; count++) await step();
-  console.log((rowCount * work.stepCount * 1000) / (performance.now() - startedAt));
+  console.log(await stepRate({ rowCount, stepCount: work.stepCount }, () => Promise.all(streams.map(stream => stream.next()))));
 }
 // What it holds would keep the process alive.
 process.exit(0);

@@ -5,6 +5,7 @@
  *   node bench/peers/transformers-js-rate.ts '<TransformersJsPlan as JSON>'
  */
 import type { EngineWork } from '../engine-rate.ts';
+import { stepRate } from '../step-rate.ts';
 import { tokenSource } from '../token-source.ts';
 
 export interface TransformersJsPlan {
@@ -32,8 +33,6 @@ interface Library {
   DynamicCache: new () => Cache;
   AutoModelForCausalLM: { from_pretrained(name: string, options: Record<string, unknown>): Promise<Model> };
 }
-
-const WARM_UP_STEPS = 8;
 
 const plan = JSON.parse(process.argv[2] ?? '{}') as TransformersJsPlan;
 const { work } = plan;
@@ -77,12 +76,6 @@ if (work.kind === 'prefill') {
   const cache = new DynamicCache();
   let totalTokens = work.contextTokens;
   await forward({ rowCount, tokens: totalTokens, totalTokens, cache });
-  const step = async () => {
-    totalTokens += 1;
-    await forward({ rowCount, tokens: 1, totalTokens, cache });
-  };
-  for (let warmUp = 0; warmUp < WARM_UP_STEPS; warmUp++) await step();
-  const startedAt = performance.now();
-  for (let count = 0; count < work.stepCount; count++) await step();
-  console.log((rowCount * work.stepCount * 1000) / (performance.now() - startedAt));
+  const step = () => forward({ rowCount, tokens: 1, totalTokens: ++totalTokens, cache });
+  console.log(await stepRate({ rowCount, stepCount: work.stepCount }, step));
 }

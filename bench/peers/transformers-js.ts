@@ -1,10 +1,9 @@
 /** TransformersJs: npm's @huggingface/transformers in the ignored folder .peers/, embedding texts in a process of its own. */
-import { existsSync } from 'node:fs';
-import { rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { encoderNameOf } from '../../batcher/model/encoder-folder.ts';
-import { npmFolder, type PeerRun } from './package-folder.ts';
+import { npmFolder, type PeerRun, peerFolder } from './package-folder.ts';
 import { writePaddedBert } from './padded-bert.ts';
 
 const VERSION = '4.3.2';
@@ -40,13 +39,11 @@ export async function installTransformersJs(folder: string, run: PeerRun): Promi
   const { progress, children } = run;
   const { home, version, library } = await transformersJsPackage(run);
   const name = encoderNameOf(folder);
-  const models = join(home, 'models');
-  if (!existsSync(join(models, name))) {
+  const written = await peerFolder(`${basename(home)}/models/${name}`, async draft => {
     progress('transformers.js: writing the model in its form');
-    const draft = join(models, `${name}.${process.pid}`);
     await writePaddedBert(folder, draft);
-    await rename(draft, join(models, name));
-  }
+  });
+  const models = dirname(written);
   return {
     name: 'transformers.js',
     version,
