@@ -13,6 +13,9 @@ const OLDEST_NODE = 20;
 /** A script has this long to end after a signal; `npm start` itself needs up to 5 s. */
 const GRACE_MS = 8_000;
 const PARENT_CHECK_MS = 250;
+/** A terminal tells the child as well as us. A program that is ending has no handler for some milliseconds, and dies of a second signal then. */
+const TERMINAL_SIGNALS = ['SIGINT', 'SIGHUP'];
+const HEARD_MS = 250;
 
 const [name, ...args] = process.argv.slice(2);
 if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
@@ -87,7 +90,8 @@ function run(command, commandArgs, { cwd, environment }) {
 /** Forwards the signal; what does not end by itself is killed. */
 function stop(signal) {
   stopping = true;
-  child?.kill(signal);
+  if (TERMINAL_SIGNALS.includes(signal)) setTimeout(() => child?.kill(signal), HEARD_MS);
+  else child?.kill(signal);
   setTimeout(() => child?.kill('SIGKILL'), GRACE_MS).unref();
 }
 
