@@ -106,12 +106,14 @@ for index = 0, queue_count - 1 do
 end
 -- Also among those that were given a place a moment ago.
 local entering = redis.call('HGETALL', KEYS[2])
+local coming = {}
 for at = 1, #entering, 2 do
   local begins, came = string.match(entering[at + 1], '(%S+) (%S+)')
   if redis.call('EXISTS', entering[at]) == 1 or second - tonumber(came) > tonumber(ARGV[10]) then
     redis.call('HDEL', KEYS[2], entering[at])
   else
     local step = math.floor(tonumber(begins) / step_time)
+    coming[#coming + 1] = step
     if first == nil or step < first then first = step end
   end
 end
@@ -129,6 +131,10 @@ end
 local priority = base + step
 -- Priorities of the waiting are still where they were before a move.
 local ahead = redis.call('LLEN', KEYS[4]) + redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. score(math.min(priority + moved, base + steps - 1) + 1))
+-- Those on their way count as those that are there: a burst asks for all its places before the first of it has arrived.
+for _, its in ipairs(coming) do
+  if its <= step + moved then ahead = ahead + 1 end
+end
 if ahead > tonumber(ARGV[6]) then return { 0, ahead } end
 
 if moved > 0 then

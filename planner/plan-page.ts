@@ -132,7 +132,7 @@ function escaped(text: string): string {
 const PAGE_STYLE = `
 :root { color-scheme: light dark; --line: #8884; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78rem; padding: 1.5rem; }
-h1 { font-size: 1.25rem; } h2, figcaption { font-size: 1rem; font-weight: 600; }
+h1, .note { overflow-wrap: anywhere; } h1 { font-size: 1.25rem; } h2, figcaption { font-size: 1rem; font-weight: 600; }
 main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 1.5rem; }
 figure { margin: 0; min-width: 0; overflow: hidden; } section, .note { grid-column: 1 / -1; margin: 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }

@@ -208,6 +208,21 @@ describe('FairQueue', () => {
     }
   });
 
+  it('bounds a burst of which none is on the queue yet', async () => {
+    const simulation = new Simulation();
+    await simulation.arrive({ tenant: 'a', tokens: 100 });
+    const burst = await Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        fair.enter({ ...DEFAULTS, id: `burst-${index}`, tenant: 'a', tokens: 100, maxAheadCount: 4 }, [SHARED_QUEUE]),
+      ),
+    );
+    expect(burst.map(entry => [entry.outcome, entry.aheadCount])).toEqual(
+      Array.from({ length: 10 }, (_, index) => (index < 4 ? ['entered', index + 1] : ['refused', 5])),
+    );
+    // Who comes new has its place before them.
+    expect(await simulation.arrive({ tenant: 'b', tokens: 100, maxAheadCount: 0 })).toMatchObject({ outcome: 'entered' });
+  });
+
   it('counts a refused request to nobody', async () => {
     const simulation = new Simulation();
     for (let i = 0; i < 10; i++) await simulation.arrive({ tenant: 'a', tokens: 100 });

@@ -1,6 +1,6 @@
 /** `npx sluice plan` as people run it, on service curves out of a file, and its page in a real browser. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -14,7 +14,11 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const curves = join(folder, 'curves.json');
 writeFileSync(curves, JSON.stringify({ ...CURVES, contextTokens: 8_192 }));
 const html = join(folder, 'plan.html');
-const sample = join(PROJECT, 'planner', 'samples', 'azure-2023-conversation.csv');
+// Its path is in the page's title, and has no place to break at.
+const sampleFolder = join(folder, 'a'.repeat(120));
+const sample = join(sampleFolder, 'azure-2023-conversation.csv');
+mkdirSync(sampleFolder);
+copyFileSync(join(PROJECT, 'planner', 'samples', 'azure-2023-conversation.csv'), sample);
 
 function plan(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const program = [join(PROJECT, 'scripts', 'sluice.mjs'), 'plan', '--host', curves, '--trace', sample, '--html', html, ...args];
