@@ -58,7 +58,8 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
   const { manifest, kernelPath } = model;
   const kvType = settings.kvType ?? defaultKvType(manifest);
   const { shape } = manifest;
-  const { tokenizer, template } = await loadChat(model);
+  const { tokenizer, template } = await loadChat(model, settings.toolFormat);
+  const { toolSyntax } = template;
   const contextTokens = Math.min(settings.contextTokens ?? shape.contextTokens, shape.contextTokens);
   const rowCount = rowCountFor(settings.maxRunning);
   const budget = kvBudget({
@@ -141,8 +142,9 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(tokenizer, openScratch(shape.vocabSize, kernelPath)),
-    grammarOf: structure => structuredOutput.grammarOf(structure),
+    branchMaker: new BranchMaker(tokenizer, { scratch: openScratch(shape.vocabSize, kernelPath), toolSyntax }),
+    grammarOf: form => structuredOutput.grammarOf(form),
+    toolSyntax,
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
@@ -261,7 +263,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     },
     `KV cache of ${budget.tokens} tokens: ${budget.fullSequences} sequences of ${contextTokens} tokens`,
   );
-  log.info({ batcherId: settings.batcherId, openMs: Date.now() - startedAt }, 'serving');
+  log.info({ batcherId: settings.batcherId, toolFormat: toolSyntax.format, openMs: Date.now() - startedAt }, 'serving');
 
   return {
     drainAsked: drainAsked.promise,

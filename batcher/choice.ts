@@ -3,14 +3,16 @@
  * probabilities are made later, while the next step runs, so a stop string is noticed one token late and that token is dropped.
  * Its state depends on its tokens alone: another batcher takes it up by replaying them.
  */
-import type { FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import { type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
 import type { SampledToken, Sampler } from './sampling/sampler.ts';
 import type { GrammarMatcher } from './structured/grammar-matcher.ts';
 import type { ChoiceText } from './text/choice-text.ts';
+import type { CallParser } from './tools/call-parser.ts';
 
 export interface ChoiceDelta {
   tokenIds: number[];
   text: string;
+  calls?: CallDelta[];
   logprobs?: TokenLogprob[];
   finishReason?: FinishReason;
   stopText?: string;
@@ -23,6 +25,8 @@ export interface ChoiceOptions {
   /** Of an answer that has a structure. */
   matcher?: GrammarMatcher | undefined;
   text: ChoiceText;
+  /** Of an answer that may call functions. */
+  parser?: CallParser | undefined;
   endTokenIds: ReadonlySet<number>;
   /** 0: nothing is sampled. */
   maxTokens: number;
@@ -117,9 +121,11 @@ export class Choice {
       logprobs.push(...rest.logprobs);
       this.#finishReason = rest.stopped ? 'stop' : this.#samplingEnd;
     }
+    const { text: free, calls } = this.#parsed(said);
     return {
       tokenIds: tokens.map(token => token.tokenId),
-      text: said,
+      text: free,
+      ...(calls.length > 0 && { calls }),
       ...(reportsLogprobs && { logprobs }),
       ...(this.#finishReason !== undefined && { finishReason: this.#finishReason }),
       ...(text.stopText !== undefined && { stopText: text.stopText }),
@@ -141,6 +147,17 @@ export class Choice {
     // A structure that is complete needs no end token.
     if (endTokenIds.has(tokenId) || matcher?.isComplete) this.#samplingEnd = 'stop';
     else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
+  }
+
+  /** Calls and the rest of what was said; what ends with calls ends for them. */
+  #parsed(said: string): { text: string; calls: CallDelta[] } {
+    const { parser } = this.#options;
+    if (parser === undefined) return { text: said, calls: [] };
+    const pushed = parser.push(said);
+    if (this.#finishReason === undefined) return pushed;
+    const rest = parser.end();
+    if (this.#finishReason === 'stop' && parser.callCount > 0) this.#finishReason = 'tool_calls';
+    return { text: pushed.text + rest.text, calls: joinedCalls(pushed.calls, rest.calls) };
   }
 
   /** Whether these are the last ones sampled. */

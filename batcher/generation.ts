@@ -148,7 +148,8 @@ export class Generation {
 
   #finishWhenTold(): void {
     if (this.#choices.length === 0 || this.#choices.some(choice => choice.finishReason === undefined)) return;
-    const reason = this.#choices.some(choice => choice.finishReason === 'length') ? 'length' : 'stop';
+    const reasons = new Set(this.#choices.map(choice => choice.finishReason));
+    const reason = (['length', 'tool_calls'] as const).find(one => reasons.has(one)) ?? 'stop';
     this.#log.end({ type: 'finish', usage: this.usage, timings: this.timings }, reason);
   }
 }

@@ -3,7 +3,7 @@
  * the prompt into tokens, hands it to the scheduler, and answers each way out: finished, refused, cancelled, fenced, failed.
  */
 import { ApiError, type ErrorCode, toApiError } from '../shared/errors.ts';
-import { Job, type Prompt, promptsOf, type Structure } from '../shared/job.ts';
+import { Job, type Prompt, promptsOf } from '../shared/job.ts';
 import type { TokenEvent } from '../shared/token-event.ts';
 import type { Choice } from './choice.ts';
 import { Generation } from './generation.ts';
@@ -16,7 +16,10 @@ import { Quarantine } from './quarantine.ts';
 import type { TakenJob } from './queue-worker.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
+import type { AnswerForm } from './structured/calls/call-structure.ts';
 import type { CompiledGrammar } from './structured/compiled-grammar.ts';
+import { callStructureOf } from './tools/job-calls.ts';
+import type { ToolSyntax } from './tools/tool-format.ts';
 
 export interface GenerationsOptions {
   scheduler: Scheduler;
@@ -26,7 +29,9 @@ export interface GenerationsOptions {
   encodePrompt(prompt: Prompt): readonly number[];
   branchMaker: BranchMaker;
   /** Throws ApiError for a structure that cannot be held to. */
-  grammarOf(structure: Structure): Promise<CompiledGrammar>;
+  grammarOf(form: AnswerForm): Promise<CompiledGrammar>;
+  /** How the model writes calls of functions. */
+  toolSyntax: ToolSyntax;
   /** Whose text the KV store comes to hold. */
   prefixes?: Pick<HeldPrefixes, 'open' | 'close'> | undefined;
   contextTokens: number;
@@ -154,7 +159,8 @@ export class Generations {
     let refusal: ApiError | undefined;
     try {
       const prompts = promptsOf(job).map(prompt => ({ prompt, tokenIds: this.#options.encodePrompt(prompt) }));
-      const grammar = job.structure && (await this.#options.grammarOf(job.structure));
+      const form = callStructureOf(job, this.#options.toolSyntax) ?? job.structure;
+      const grammar = form && (await this.#options.grammarOf(form));
       generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, { prompts, grammar }));
     } catch (error) {
       refusal = toApiError(error);

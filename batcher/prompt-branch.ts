@@ -14,6 +14,9 @@ import type { CompiledGrammar } from './structured/compiled-grammar.ts';
 import { GrammarMatcher } from './structured/grammar-matcher.ts';
 import { ChoiceText } from './text/choice-text.ts';
 import { promptTokenBytes } from './text/prompt-text.ts';
+import { CallParser } from './tools/call-parser.ts';
+import { callsOf } from './tools/job-calls.ts';
+import type { ToolSyntax } from './tools/tool-format.ts';
 
 export class PromptBranch {
   readonly index: number;
@@ -55,9 +58,11 @@ export class BranchMaker {
   readonly #scratch: SamplingScratch;
   readonly #scorer: PromptScorer;
   readonly #endTokenIds: ReadonlySet<number>;
+  readonly #toolSyntax: ToolSyntax;
 
-  constructor(tokenizer: TokenBytesSource, scratch: SamplingScratch) {
+  constructor(tokenizer: TokenBytesSource, { scratch, toolSyntax }: { scratch: SamplingScratch; toolSyntax: ToolSyntax }) {
     this.#tokenizer = tokenizer;
+    this.#toolSyntax = toolSyntax;
     this.#scratch = scratch;
     this.#scorer = new PromptScorer(scratch);
     this.#endTokenIds = new Set(tokenizer.endTokenIds);
@@ -89,6 +94,10 @@ export class BranchMaker {
     const { sampling, stopping } = job;
     // Equal prompts of one request are to have different answers, unless it is told from what they are drawn.
     const seed = sampling.seed ?? seedOf(of.index === 0 ? job.id : `${job.id}/${of.index}`);
+    const calls = callsOf(job, this.#toolSyntax);
+    // The opener of a call is text to whoever looks for calls.
+    const openerId = calls?.openerTokenId;
+    const tokenBytes = (id: number) => this.#tokenizer.tokenBytes(id, id === openerId ? 'spelled' : 'hidden');
     return Array.from({ length: job.choiceCount }, (_, choice) => {
       return new Choice({
         sequenceId: `${of.branchId}#${choice}`,
@@ -99,11 +108,14 @@ export class BranchMaker {
         ),
         matcher: of.grammar && new GrammarMatcher(of.grammar),
         text: new ChoiceText({
-          tokenBytes: id => this.#tokenizer.tokenBytes(id),
+          tokenBytes,
           spelled: id => this.#tokenizer.tokenBytes(id, 'spelled'),
-          stop: stopping.stop,
+          // Of calls alone nothing is text.
+          stop: calls?.isForced ? [] : stopping.stop,
           minTokens: stopping.minTokens,
+          calls: calls && new CallParser(calls),
         }),
+        parser: calls && new CallParser(calls),
         endTokenIds: stopping.ignoreEos ? NO_TOKENS : this.#endTokenIds,
         maxTokens: stopping.maxTokens ?? Number.POSITIVE_INFINITY,
         reportsLogprobs: sampling.topLogprobs !== undefined,

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { KV_TYPES, type KvType } from './engine/engine.ts';
+import { TOOL_FORMATS, type ToolFormat } from './tools/tool-format.ts';
 
 export interface BatcherSettings {
   /** Prepared model folder (npm run model -- prepare). */
@@ -31,6 +32,8 @@ export interface BatcherSettings {
   reproducible: boolean;
   /** Drafts by prompt look-up, where they pay. */
   speculation: boolean;
+  /** How the model writes calls of functions; undefined: as its chat template tells. */
+  toolFormat: ToolFormat | undefined;
   /** A request is tried so many times before it fails for good. */
   maxAttempts: number;
   /** Files, each the text of a system message that all tenants may share. */
@@ -86,6 +89,11 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .option('--ttft-slo <ms>', 'wanted time to first token where the request names none', integer('ttft-slo', 1, 3_600_000))
     .option('--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster', onOff, true)
     .option('--speculation <on|off>', 'drafts by prompt look-up for small batches, where they pay', onOff, true)
+    .addOption(
+      new Option('--tool-format <format>', 'how the model writes calls of functions; by default as its chat template tells').choices(
+        TOOL_FORMATS,
+      ),
+    )
     .option(
       '--max-attempts <count>',
       'batchers that may end over a request at one place before it fails for good',
@@ -133,6 +141,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     ttftSloMs: options.ttftSlo,
     reproducible: options.reproducible,
     speculation: options.speculation,
+    toolFormat: options.toolFormat,
     maxAttempts: options.maxAttempts,
     publicPrefixPaths: options.publicPrefix,
     metricsPort: options.metricsPort,

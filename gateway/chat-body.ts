@@ -1,10 +1,12 @@
 /** ChatBody: a chat completion as one JSON object, written at the end. */
-import type { AnswerEvent, FinishReason, TokenLogprob } from '../shared/token-event.ts';
+import { type AnswerEvent, type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
+import { callId } from './call-id.ts';
 import { JsonReply } from './json-reply.ts';
 import { type ChatChoiceOut, chatCompletion, logprobsOut, type ReplyHead } from './openai-response.ts';
 
 interface ChoiceState {
   texts: string[];
+  calls: CallDelta[][];
   logprobs: TokenLogprob[] | undefined;
   finishReason: FinishReason | undefined;
 }
@@ -18,28 +20,39 @@ export class ChatBody extends JsonReply {
     this.#head = options.head;
     this.#choices = Array.from({ length: options.choiceCount }, () => ({
       texts: [],
+      calls: [],
       logprobs: options.wantsLogprobs ? [] : undefined,
       finishReason: undefined,
     }));
   }
 
   write(event: AnswerEvent): string {
-    if (event.type === 'finish') return JSON.stringify(chatCompletion(this.#head, this.#choices.map(choiceOut), event));
+    if (event.type === 'finish') return JSON.stringify(chatCompletion(this.#head, this.#choices.map(this.#choiceOut, this), event));
     if (event.type !== 'delta') return '';
     const choice = this.#choices[event.choice];
     if (choice === undefined) return '';
     choice.texts.push(event.text);
+    if (event.calls !== undefined) choice.calls.push(event.calls);
     if (event.logprobs !== undefined) choice.logprobs?.push(...event.logprobs);
     choice.finishReason ??= event.finishReason;
     return '';
   }
-}
 
-function choiceOut(choice: ChoiceState, index: number): ChatChoiceOut {
-  return {
-    index,
-    message: { role: 'assistant', content: choice.texts.join(''), refusal: null },
-    logprobs: choice.logprobs === undefined ? null : logprobsOut(choice.logprobs),
-    finish_reason: choice.finishReason ?? 'stop',
-  };
+  #choiceOut(choice: ChoiceState, index: number): ChatChoiceOut {
+    const text = choice.texts.join('');
+    const calls = joinedCalls(...choice.calls).map((call, at) => ({
+      id: callId('call_', this.#head.id, { choice: index, call: at }),
+      type: 'function' as const,
+      function: { name: call.name ?? '', arguments: call.arguments },
+    }));
+    return {
+      index,
+      message:
+        calls.length === 0
+          ? { role: 'assistant', content: text, refusal: null }
+          : { role: 'assistant', content: text === '' ? null : text, refusal: null, tool_calls: calls },
+      logprobs: choice.logprobs === undefined ? null : logprobsOut(choice.logprobs),
+      finish_reason: choice.finishReason ?? 'stop',
+    };
+  }
 }

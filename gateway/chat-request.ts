@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { ApiError } from '../shared/errors.ts';
-import type { ChatMessage, Job, Structure } from '../shared/job.ts';
+import type { ChatMessage, Job, Structure, Tool } from '../shared/job.ts';
 import {
   checkGeneration,
   complainTo,
@@ -19,11 +19,12 @@ import {
 import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 import { SparseSchema } from './sparse-schema.ts';
-import { checkStructure, GUIDED_FIELDS, ResponseFormat, structureOf } from './structure-fields.ts';
+import { checkStructure, GUIDED_FIELDS, guidedFieldOf, ResponseFormat, structureOf } from './structure-fields.ts';
+import { checkTools, promptTools, TOOL_FIELDS, toolUseOf } from './tool-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
 export interface ChatRequest {
-  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass'>;
+  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'toolUse' | 'choiceCount' | 'serviceClass'>;
   isStreamed: boolean;
   includeUsage: boolean;
   hasRunningUsage: boolean;
@@ -39,6 +40,9 @@ const encoder = new TextEncoder();
 /** A token stands for at least one byte of the rendered prompt; a template adds at most this much a message, and once. */
 const TEMPLATE_TOKENS_PER_MESSAGE = 16;
 const TEMPLATE_TOKENS = 256;
+/** Some templates set tools out over many lines, or write them twice; and say how they are called. */
+const TOOL_REPEATS = 4;
+const TOOL_TEMPLATE_TOKENS = 2_048;
 
 const TextPart = z.object({ type: z.literal('text'), text: Text }).transform(part => part.text);
 const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).transform(part => part.refusal);
@@ -112,6 +116,7 @@ export const ChatBody = z
   .looseObject({
     ...GENERATION_FIELDS,
     ...GUIDED_FIELDS,
+    ...TOOL_FIELDS,
     response_format: ResponseFormat,
     messages: z
       .array(Message)
@@ -125,11 +130,8 @@ export const ChatBody = z
     // Of the contract, and without effect on the answer here.
     store: z.boolean().nullish(),
     metadata: z.record(z.string(), z.string()).nullish(),
-    parallel_tool_calls: z.boolean().nullish(),
 
     // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
-    tools: z.array(z.unknown()).nullish().describe('Not supported; an empty array is let through.'),
-    tool_choice: z.unknown().optional().describe('Only `none` and `auto`.'),
     functions: unsupported('functions'),
     function_call: unsupported('function_call'),
     modalities: z.array(z.string()).nullish().describe('Only `text`.'),
@@ -138,11 +140,8 @@ export const ChatBody = z
   })
   .superRefine((body, context) => {
     const complain = complainTo(context, body);
-    if (body.tools && body.tools.length > 0) complain('tools', "'tools' is not supported.", 'unsupported_parameter');
-    if (body.tool_choice && body.tool_choice !== 'none' && body.tool_choice !== 'auto') {
-      complain('tool_choice', "'tool_choice' is not supported.", 'unsupported_parameter');
-    }
     checkStructure(body, complain);
+    checkTools(body, guidedFieldOf(body), complain);
     if (body.modalities?.some(modality => modality !== 'text')) {
       complain('modalities', "Only the modality 'text' is supported.", 'unsupported_parameter');
     }
@@ -163,21 +162,24 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   checkToolMessages(request.messages);
+  const toolUse = toolUseOf(request);
+  const tools = toolUse && promptTools(request.tools);
   const structure = structureOf(request);
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages: request.messages },
+      prompt: { kind: 'chat', messages: request.messages, ...given('tools', tools) },
       sampling: samplingOf(request, request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
       stopping: stoppingOf(request, maxTokensOf(request)),
       ...given('structure', structure),
+      ...given('toolUse', toolUse),
       choiceCount: request.n ?? 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
-    ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure }),
+    ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure, tools }),
   };
 }
 
@@ -193,11 +195,11 @@ export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMe
 /** What is known of a conversation before it is rendered: the most tokens that it has, and whether a batcher may still refuse it. */
 export function promptOutlook(
   messages: readonly ChatMessage[],
-  { logit_bias, structure }: { logit_bias?: object | null | undefined; structure: Structure | undefined },
+  asked: { logit_bias?: object | null | undefined; structure: Structure | undefined; tools?: readonly Tool[] | undefined },
 ): { promptTokensBound: number; isPromptUncertain: boolean } {
   return {
-    promptTokensBound: promptTokensBound(messages),
-    isPromptUncertain: Boolean(logit_bias) || structure !== undefined || !isPlainTalk(messages),
+    promptTokensBound: promptTokensBound(messages, asked.tools),
+    isPromptUncertain: Boolean(asked.logit_bias) || asked.structure !== undefined || asked.tools !== undefined || !isPlainTalk(messages),
   };
 }
 
@@ -224,13 +226,14 @@ function maxTokensOf(request: Pick<ChatBody, 'max_tokens' | 'max_completion_toke
   return request.max_completion_tokens ?? request.max_tokens ?? undefined;
 }
 
-function promptTokensBound(messages: readonly ChatMessage[]): number {
+function promptTokensBound(messages: readonly ChatMessage[], tools: readonly Tool[] = []): number {
   const byteCount = (text: string | null | undefined) => (text ? encoder.encode(text).byteLength : 0);
   let bound = TEMPLATE_TOKENS;
   for (const message of messages) {
     bound += TEMPLATE_TOKENS_PER_MESSAGE + byteCount(message.content) + byteCount(message.name) + byteCount(message.toolCallId);
     if (message.toolCalls !== undefined) bound += byteCount(JSON.stringify(message.toolCalls));
   }
+  if (tools.length > 0) bound += TOOL_TEMPLATE_TOKENS + TOOL_REPEATS * byteCount(JSON.stringify(tools));
   return bound;
 }
 

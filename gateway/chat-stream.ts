@@ -1,5 +1,9 @@
-/** ChatStream: a chat completion as server-sent events; before its first words each choice says once whose they are. */
-import type { DeltaEvent, FinishReason } from '../shared/token-event.ts';
+/**
+ * ChatStream: a chat completion as server-sent events; before its first words each choice says once whose they are. A call's first chunk has its id
+ * and its name, the others pieces of its arguments.
+ */
+import type { CallDelta, DeltaEvent, FinishReason } from '../shared/token-event.ts';
+import { callId } from './call-id.ts';
 import { type ChoiceWriter, ChunkStream } from './chunk-stream.ts';
 import { logprobsOut, type ReplyHead } from './openai-response.ts';
 
@@ -10,25 +14,38 @@ export interface ChatStreamOptions {
   hasRunningUsage?: boolean;
 }
 
-const ROLE = '{"role":"assistant","content":"","refusal":null}';
+const ROLE = '"role":"assistant","content":"","refusal":null';
+/** Together with a call. */
+const CALLER_ROLE = '"role":"assistant","content":null,"refusal":null';
 
 export function chatStream({ head, ...options }: ChatStreamOptions): ChunkStream {
   const { id, created, model } = head;
-  return new ChunkStream({ ...options, head: { id, object: 'chat.completion.chunk', created, model }, choices: new ChatChoices() });
+  return new ChunkStream({ ...options, head: { id, object: 'chat.completion.chunk', created, model }, choices: new ChatChoices(id) });
 }
 
 class ChatChoices implements ChoiceWriter {
+  readonly #replyId: string;
   readonly #introduced = new Set<number>();
+
+  constructor(replyId: string) {
+    this.#replyId = replyId;
+  }
 
   /** Chats are not echoed. */
   echo(): string[] {
     return [];
   }
 
-  delta({ choice, text, logprobs }: DeltaEvent): string[] {
+  delta({ choice, text, calls = [], logprobs }: DeltaEvent): string[] {
     const told = logprobs !== undefined && logprobs.length > 0 ? JSON.stringify(logprobsOut(logprobs)) : undefined;
-    if (text === '' && told === undefined) return [];
-    return [...this.#role(choice), choiceOut(choice, { delta: `{"content":${JSON.stringify(text)}}`, logprobs: told })];
+    const chunks: string[] = [];
+    if (text !== '' || (told !== undefined && calls.length === 0)) {
+      chunks.push(...this.#role(choice), choiceOut(choice, { delta: `{"content":${JSON.stringify(text)}}`, logprobs: told }));
+    }
+    for (const delta of calls.flatMap(call => this.#call(choice, call))) {
+      chunks.push(choiceOut(choice, { delta, logprobs: chunks.length === 0 ? told : undefined }));
+    }
+    return chunks;
   }
 
   end(index: number, reason: FinishReason): string[] {
@@ -36,9 +53,26 @@ class ChatChoices implements ChoiceWriter {
   }
 
   #role(index: number): string[] {
-    if (this.#introduced.has(index)) return [];
+    return this.#isIntroduced(index) ? [] : [choiceOut(index, { delta: `{${ROLE}}` })];
+  }
+
+  /** Deltas. */
+  #call(choice: number, { index, name, arguments: piece }: CallDelta): string[] {
+    const deltas: string[] = [];
+    if (name !== undefined) {
+      const id = callId('call_', this.#replyId, { choice, call: index });
+      const calls = `"tool_calls":[${JSON.stringify({ index, id, type: 'function', function: { name, arguments: '' } })}]`;
+      deltas.push(this.#isIntroduced(choice) ? `{${calls}}` : `{${CALLER_ROLE},${calls}}`);
+    }
+    if (piece !== '') deltas.push(`{"tool_calls":[{"index":${index},"function":{"arguments":${JSON.stringify(piece)}}}]}`);
+    return deltas;
+  }
+
+  /** Whether it was before. */
+  #isIntroduced(index: number): boolean {
+    if (this.#introduced.has(index)) return true;
     this.#introduced.add(index);
-    return [choiceOut(index, { delta: ROLE })];
+    return false;
   }
 }
 

@@ -12,8 +12,16 @@ export interface ReplyHead {
 
 export interface ChatMessageOut {
   role: 'assistant';
-  content: string;
+  /** Null beside calls where nothing was said. */
+  content: string | null;
   refusal: null;
+  tool_calls?: ToolCallOut[] | undefined;
+}
+
+export interface ToolCallOut {
+  id: string;
+  type: 'function';
+  function: { name: string; arguments: string };
 }
 
 export interface LogprobsOut {

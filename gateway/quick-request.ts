@@ -3,12 +3,13 @@
  * alone, and what is sent is bounded so that no answer takes long.
  */
 import { z } from 'zod';
-import type { ChatMessage, Job, Prompt } from '../shared/job.ts';
+import type { Job, Prompt } from '../shared/job.ts';
 import { checkMessageCount, checkToolMessages, Message } from './chat-request.ts';
-import { complainTo, ModelName, ServiceTier, serviceClassOf, Text, unsupported } from './generation-fields.ts';
+import { complainTo, given, ModelName, ServiceTier, serviceClassOf, Text, unsupported } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { MAX_TOKEN_ID } from './prompt-forms.ts';
 import { refusal } from './refusal.ts';
+import { checkToolList, promptTools, Tools } from './tool-fields.ts';
 
 export type QuickRequest = Pick<Job, 'model' | 'task' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
 
@@ -34,9 +35,9 @@ export const TokenizeBody = z
       .boolean()
       .nullish()
       .describe("Of a conversation: with the beginning of the assistant's turn; true when absent."),
+    tools: Tools.nullish().describe('Of a conversation: functions that its template tells of.'),
     return_token_strs: z.boolean().nullish().describe("With each token's text."),
     continue_final_message: z.literal(false, { error: "'continue_final_message' is not supported" }).nullish(),
-    tools: unsupported('tools'),
     chat_template: unsupported('chat_template'),
     chat_template_kwargs: unsupported('chat_template_kwargs'),
   })
@@ -45,6 +46,7 @@ export const TokenizeBody = z
     const hasPrompt = typeof body.prompt === 'string';
     if (hasPrompt && body.messages) complain('messages', "'prompt' and 'messages' cannot be given both.");
     if (!hasPrompt && !body.messages) complain('prompt', "Missing required parameter: 'prompt'.", 'missing_required_parameter');
+    if (body.tools) checkToolList(body.tools, complain);
     if (byteCount([body.prompt, body.messages]) > MAX_TEXT_BYTES) {
       complain(hasPrompt ? 'prompt' : 'messages', `A text to be tokenized may have at most ${MAX_TEXT_BYTES} bytes.`);
     }
@@ -96,8 +98,8 @@ export function quickFields({ model, service_tier }: Pick<z.output<typeof Detoke
   };
 }
 
-function promptOf({ prompt, messages }: { prompt?: string | null | undefined; messages?: ChatMessage[] | null | undefined }): Prompt {
-  return messages ? { kind: 'chat', messages } : { kind: 'text', text: prompt ?? '' };
+function promptOf({ prompt, messages, tools }: Pick<z.output<typeof TokenizeBody>, 'prompt' | 'messages' | 'tools'>): Prompt {
+  return messages ? { kind: 'chat', messages, ...given('tools', promptTools(tools)) } : { kind: 'text', text: prompt ?? '' };
 }
 
 /** UTF-8 bytes of all strings in a value. */

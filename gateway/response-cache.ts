@@ -3,7 +3,7 @@
  * asked for the longest goes first, and nothing outlives its time. What is kept is the answer's events, so it is told in any form.
  */
 import type { Job } from '../shared/job.ts';
-import type { AnswerEvent, DeltaEvent, TokenEvent } from '../shared/token-event.ts';
+import { type AnswerEvent, type DeltaEvent, joinedCalls, type TokenEvent } from '../shared/token-event.ts';
 import type { Sql } from './tenant/tenant-store.ts';
 import { textDigest } from './text-digest.ts';
 
@@ -130,6 +130,7 @@ function joined(first: DeltaEvent, second: DeltaEvent): DeltaEvent {
     ...second,
     tokenIds: [...first.tokenIds, ...second.tokenIds],
     text: first.text + second.text,
+    ...((first.calls ?? second.calls) !== undefined && { calls: joinedCalls(first.calls, second.calls) }),
     ...(first.logprobs !== undefined && { logprobs: [...first.logprobs, ...(second.logprobs ?? [])] }),
   };
 }

@@ -66,6 +66,11 @@ export const GUIDED_FIELDS = {
 const GuidedBody = z.object(GUIDED_FIELDS);
 type StructureBody = z.output<typeof GuidedBody> & { response_format?: z.output<typeof ResponseFormat> };
 
+/** A field that gives the whole answer a form, whatever it is. */
+export function guidedFieldOf(body: StructureBody): string | undefined {
+  return structuresOf(body).find(({ param }) => param !== 'response_format')?.param;
+}
+
 /** An answer has one form. */
 export function checkStructure(body: StructureBody, complain: Complain): void {
   const fields = structuresOf(body).map(structure => structure.param);

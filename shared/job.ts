@@ -24,9 +24,16 @@ export const ChatMessage = z.object({
 export type ChatMessage = z.infer<typeof ChatMessage>;
 export { TextPart };
 
+/** A function that the answer may call, in the form that chat templates take; `parameters` is the JSON schema of its arguments. */
+export const Tool = z.object({
+  type: z.literal('function'),
+  function: z.object({ name: z.string().min(1), description: z.string().optional(), parameters: z.unknown().optional() }),
+});
+export type Tool = z.infer<typeof Tool>;
+
 /** What is to be continued: a conversation (rendered by the model's chat template), plain text, or token ids. */
 export const Prompt = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('chat'), messages: z.array(ChatMessage).min(1), tools: z.array(z.unknown()).optional() }),
+  z.object({ kind: z.literal('chat'), messages: z.array(ChatMessage).min(1), tools: z.array(Tool).optional() }),
   z.object({ kind: z.literal('text'), text: z.string() }),
   z.object({ kind: z.literal('tokens'), tokenIds: z.array(z.int().min(0)) }),
 ]);
@@ -100,6 +107,21 @@ export const Structure = z.discriminatedUnion('kind', [
 ]);
 export type Structure = z.infer<typeof Structure>;
 
+/** How an answer may call the functions of its prompt; of a job without it no calls are looked for. */
+export const ToolUse = z.object({
+  /** `auto`: text, calls, or both; `required`: calls and nothing else. */
+  choice: z.enum(['auto', 'required']),
+  /** Those that may be called; absent for all. */
+  names: z.array(z.string()).min(1).optional(),
+  /** More than one call. */
+  isParallel: z.boolean(),
+  /** Those whose arguments are held to their schemas also where nothing has to be called. */
+  strictNames: z.array(z.string()).optional(),
+  /** Where the client's body has the schema of a function: `[]` stands for the function's index. */
+  schemaParam: z.string(),
+});
+export type ToolUse = z.infer<typeof ToolUse>;
+
 /** Prompts of one request that asks for their continuation. */
 export const MAX_PROMPTS = 64;
 /** Prompts of one request, whatever it asks for. */
@@ -123,7 +145,10 @@ export const Job = z.looseObject({
     .optional(),
   sampling: Sampling,
   stopping: Stopping,
+  /** Of its text; calls of functions have their own. */
   structure: Structure.optional(),
+  /** Absent also where the prompt's tools are only to be seen. */
+  toolUse: ToolUse.optional(),
   /** Number of independent choices of each prompt, which share its prefill. Choice i of prompt p has the index p * choiceCount + i. */
   choiceCount: z.int().min(1).max(MAX_CHOICES),
   /** Tell the prompt too: its text, or its text with the log-probability of each of its tokens (completions only). */

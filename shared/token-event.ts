@@ -71,6 +71,16 @@ export interface EchoEvent extends EventHead {
   tokens?: EchoedToken[];
 }
 
+/** A piece of a call; its pieces follow each other, and calls do not overlap. */
+export interface CallDelta {
+  /** Of the call in its choice, from 0. */
+  index: number;
+  /** Of the function; in a call's first piece and nowhere else. */
+  name?: string;
+  /** What it adds to the arguments, which are JSON unless the model wrote something else. */
+  arguments: string;
+}
+
 export interface DeltaEvent extends EventHead {
   type: 'delta';
   choice: number;
@@ -78,6 +88,8 @@ export interface DeltaEvent extends EventHead {
   tokenIds: number[];
   /** Text that is now certain: whole characters, nothing that may still become a stop string. May be empty. */
   text: string;
+  /** Calls that the answer makes; `text` has nothing of them. */
+  calls?: CallDelta[];
   logprobs?: TokenLogprob[];
   /** Set once, on the last delta of this choice. */
   finishReason?: FinishReason;
@@ -180,11 +192,12 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
   tried: () => true,
   echo: ({ prompt, tokenCount, text, tokens }) =>
     isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
-  delta: ({ choice, tokenIds, text, logprobs, finishReason, stopText }) =>
+  delta: ({ choice, tokenIds, text, calls, logprobs, finishReason, stopText }) =>
     isCount(choice) &&
     Array.isArray(tokenIds) &&
     tokenIds.every(isCount) &&
     typeof text === 'string' &&
+    (calls === undefined || (Array.isArray(calls) && calls.every(isCall))) &&
     (logprobs === undefined || isLogprobs(logprobs, false)) &&
     (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)) &&
     (stopText === undefined || typeof stopText === 'string'),
@@ -238,6 +251,26 @@ function isChance(one: unknown, mayLack: boolean): one is Fields {
     Array.isArray(bytes) &&
     bytes.every(isCount)
   );
+}
+
+function isCall(call: unknown): boolean {
+  return (
+    isRecord(call) &&
+    isCount(call.index) &&
+    (call.name === undefined || typeof call.name === 'string') &&
+    typeof call.arguments === 'string'
+  );
+}
+
+/** Pieces of calls as one list, those of one call that follow each other as one piece. */
+export function joinedCalls(...lists: readonly (readonly CallDelta[] | undefined)[]): CallDelta[] {
+  const joined: CallDelta[] = [];
+  for (const call of lists.flatMap(list => list ?? [])) {
+    const last = joined.at(-1);
+    if (last?.index === call.index) joined[joined.length - 1] = { ...last, arguments: last.arguments + call.arguments };
+    else joined.push(call);
+  }
+  return joined;
 }
 
 function isTexts(texts: unknown, count: number): boolean {

@@ -4,7 +4,8 @@
  * BOS if the model wants one; a conversation that the template refuses is the client's error, and rendering is bounded.
  */
 import { ApiError } from '../../shared/errors.ts';
-import type { ChatMessage } from '../../shared/job.ts';
+import type { ChatMessage, Tool } from '../../shared/job.ts';
+import { CALL_MARKUP, formatOfTemplate, type ToolFormat, type ToolSyntax } from '../tools/tool-format.ts';
 import { ContentMark } from './content-mark.ts';
 import { defaultTemplate } from './default-template.ts';
 import type { PreparedModel } from './prepare.ts';
@@ -27,9 +28,12 @@ const CHARACTERS_AROUND = 65_536;
 const CONTENT_REPEATS = 4;
 
 /** Tokenizer and template of a prepared model. Throws a ModelError when its template cannot be read. */
-export async function loadChat({ directory, manifest }: PreparedModel): Promise<{ tokenizer: Tokenizer; template: ChatTemplate }> {
+export async function loadChat(
+  { directory, manifest }: PreparedModel,
+  toolFormat?: ToolFormat,
+): Promise<{ tokenizer: Tokenizer; template: ChatTemplate }> {
   const tokenizer = await loadTokenizer(directory);
-  return { tokenizer, template: new ChatTemplate(tokenizer, manifest.shape.contextTokens) };
+  return { tokenizer, template: new ChatTemplate(tokenizer, { contextTokens: manifest.shape.contextTokens, toolFormat }) };
 }
 
 export class ChatTemplate {
@@ -42,9 +46,11 @@ export class ChatTemplate {
   readonly #specials: Readonly<Record<string, string>>;
 
   readonly #contextTokens: number;
+  /** How the model writes calls. */
+  readonly toolSyntax: ToolSyntax;
 
-  /** Throws a ModelError when the template cannot be read. */
-  constructor(tokenizer: Tokenizer, contextTokens: number) {
+  /** `toolFormat` goes before what the template tells of it. Throws a ModelError when the template cannot be read. */
+  constructor(tokenizer: Tokenizer, { contextTokens, toolFormat }: { contextTokens: number; toolFormat?: ToolFormat | undefined }) {
     const { vocabulary } = tokenizer;
     const { chatTemplates, tokens } = vocabulary;
     this.#contextTokens = contextTokens;
@@ -57,14 +63,18 @@ export class ChatTemplate {
     const spelling = (id: number | undefined): string => (id === undefined ? '' : (tokens[id] ?? ''));
     // A model whose prompts have no BOS is given it where its template writes it.
     this.#specials = { bos_token: spelling(tokenizer.bosTokenId), eos_token: spelling(vocabulary.eosTokenId) };
-    this.#skills = this.#probe();
+    const format = toolFormat ?? formatOfTemplate(`${main}\n${forTools}`);
+    this.toolSyntax = syntaxOf(format ?? DEFAULT_FORMAT, tokenizer);
+    const skills = this.#probe();
+    // Calls in a form that nobody here can read are of no use: the model is told of a known one.
+    this.#skills = format === undefined ? { ...skills, tools: false, toolCalls: false } : skills;
   }
 
   /** The prompt's token ids. Throws ApiError invalid_value, with the template's own words, for what the template refuses. */
-  renderChat(messages: readonly ChatMessage[], tools?: readonly unknown[], options: RenderOptions = {}): number[] {
+  renderChat(messages: readonly ChatMessage[], tools?: readonly Tool[], options: RenderOptions = {}): number[] {
     if (options.mayExceedContext !== true) this.#refuseTooLong(messages, tools);
     const hasTools = tools !== undefined && tools.length > 0;
-    const turns = templateMessages(messages, tools, this.#skills).map(turn => ({
+    const turns = templateMessages(messages, tools, { skills: this.#skills, format: this.toolSyntax.format }).map(turn => ({
       ...(this.#guardStrings(turn) as TemplateMessage),
       role: turn.role,
     }));
@@ -100,6 +110,11 @@ export class ChatTemplate {
     const result: TemplateMessage = { role: 'tool', content: PROBE, name: 'f', tool_call_id: 'call00001' };
     const tool = { type: 'function', function: { name: PROBE, description: 'd', parameters: { type: 'object', properties: {} } } };
     const shows = (messages: TemplateMessage[], tools?: object[]): boolean => this.#shows(messages, tools);
+    const named = (name: string, id: string) => ({ id, type: 'function' as const, function: { name, arguments: {} } });
+    const showsCalls = (...calls: ReturnType<typeof named>[]): boolean => {
+      const turns = [user, { ...call, tool_calls: calls }];
+      return shows([...turns, ...calls.map(({ id }) => ({ ...result, content: 'a result', tool_call_id: id }))]) || shows(turns);
+    };
     const toolCalls = shows([user, call, { ...result, content: 'a result' }]) || shows([user, call]);
     return {
       systemRole: shows([{ role: 'system', content: PROBE }, user]),
@@ -107,6 +122,8 @@ export class ChatTemplate {
       toolRole: toolCalls
         ? shows([user, { ...call, tool_calls: [{ ...call.tool_calls![0]!, function: { name: 'f', arguments: {} } }] }, result])
         : shows([user, answer, result]),
+      severalCalls: showsCalls(named('f', 'call00001'), named(PROBE, 'call00002')),
+      anyCallIds: showsCalls(named(PROBE, 'call_of_any_length')),
       tools: shows([user], [tool]),
     };
   }
@@ -123,7 +140,7 @@ export class ChatTemplate {
   }
 
   /** What cannot fit is refused before any work on it, which grows with its length. */
-  #refuseTooLong(messages: readonly ChatMessage[], tools: readonly unknown[] | undefined): void {
+  #refuseTooLong(messages: readonly ChatMessage[], tools: readonly Tool[] | undefined): void {
     const least = Math.max(
       messages.length,
       Math.ceil(stringBytes([messages.map(message => message.content), tools]) / this.#tokenizer.longestTokenBytes),
@@ -143,6 +160,14 @@ export class ChatTemplate {
     if (typeof value !== 'object' || value === null) return value;
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [this.#mark.guard(key), this.#guardStrings(inner)]));
   }
+}
+
+/** Where a template does not tell. */
+const DEFAULT_FORMAT: ToolFormat = 'hermes';
+
+function syntaxOf(format: ToolFormat, tokenizer: Tokenizer): ToolSyntax {
+  const id = tokenizer.idOf(CALL_MARKUP[format].opener);
+  return { format, ...(id !== undefined && tokenizer.isControl(id) && { openerTokenId: id }) };
 }
 
 /** A word that no template has. */

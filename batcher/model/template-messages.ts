@@ -2,18 +2,25 @@
  * TemplateMessages: a request's messages as chat templates expect them, for templates with fewer skills too. What a template cannot
  * express is written as text in the turn where it belongs, in the form that most open models are trained on:
  *
- * - tools, where the template has no word for them: their JSON at the end of the system turn;
- * - an assistant's tool calls: `<tool_call>{"name": …, "arguments": …}</tool_call>` behind its content;
+ * - tools, where the template has no word for them: their JSON at the end of the system turn, and how to call them;
+ * - an assistant's tool calls: as the model is to write them, behind its content;
+ * - several calls at once, where the template takes one: each in a turn of its own, followed by its result;
  * - a tool's result, where the template refuses the role: `<tool_response>…</tool_response>` in a user turn;
  * - a system turn, where the template refuses or drops it: in front of the first user turn.
  */
-import type { ChatMessage } from '../../shared/job.ts';
+import { createHash } from 'node:crypto';
+import type { ChatMessage, Tool } from '../../shared/job.ts';
+import { type ToolFormat, writtenCalls } from '../tools/tool-format.ts';
 
 /** What a template can express by itself, found out by trying it. */
 export interface TemplateSkills {
   systemRole: boolean;
   toolRole: boolean;
   toolCalls: boolean;
+  /** More than one in a message. */
+  severalCalls: boolean;
+  /** Ids of calls are taken as they are; some models know those of nine letters and digits only. */
+  anyCallIds: boolean;
   tools: boolean;
 }
 
@@ -29,30 +36,66 @@ export interface TemplateMessage {
 /** Contents are the client's own text still; nothing is guarded yet. */
 export function templateMessages(
   messages: readonly ChatMessage[],
-  tools: readonly unknown[] | undefined,
-  skills: TemplateSkills,
+  tools: readonly Tool[] | undefined,
+  model: { skills: TemplateSkills; format: ToolFormat },
 ): TemplateMessage[] {
-  const result = messages.map(message => templateMessage(message, skills));
-  if (tools !== undefined && tools.length > 0 && !skills.tools) describeTools(result, tools);
+  const { skills, format } = model;
+  const turns = skills.toolCalls && !skills.severalCalls ? singleCalls(messages) : messages;
+  const result = turns.map(message => templateMessage(message, model));
+  if (tools !== undefined && tools.length > 0 && !skills.tools) describeTools(result, tools, format);
   return skills.systemRole ? result : foldSystemTurns(result);
 }
 
-function templateMessage(message: ChatMessage, skills: TemplateSkills): TemplateMessage {
+function templateMessage(message: ChatMessage, { skills, format }: { skills: TemplateSkills; format: ToolFormat }): TemplateMessage {
+  const callId = (id: string): string => (skills.anyCallIds ? id : shortCallId(id));
   const { role, content, toolCalls } = message;
   const text = content ?? '';
   if (role === 'tool' && !skills.toolRole) return { role: 'user', content: `<tool_response>\n${text}\n</tool_response>` };
   const result: TemplateMessage = { role, content: text };
   if (message.name !== undefined) result.name = message.name;
-  if (message.toolCallId !== undefined) result.tool_call_id = message.toolCallId;
+  if (message.toolCallId !== undefined) result.tool_call_id = callId(message.toolCallId);
   if (toolCalls === undefined || toolCalls.length === 0) return result;
   const calls = toolCalls.map(call => ({
-    id: call.id,
+    id: callId(call.id),
     type: call.type,
     function: { name: call.function.name, arguments: parsedArguments(call.function.arguments) },
   }));
   if (skills.toolCalls) return { ...result, tool_calls: calls };
-  const spelled = calls.map(call => `<tool_call>\n${JSON.stringify(call.function)}\n</tool_call>`);
-  return { ...result, content: [...(text === '' ? [] : [text]), ...spelled].join('\n') };
+  const spelled = writtenCalls(
+    format,
+    calls.map(call => call.function),
+  );
+  return { ...result, content: text === '' ? spelled : `${text}\n${spelled}` };
+}
+
+/** Each call in a turn of its own, and behind it its result where there is one. */
+function singleCalls(messages: readonly ChatMessage[]): ChatMessage[] {
+  const result: ChatMessage[] = [];
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at]!;
+    const { toolCalls = [] } = message;
+    if (toolCalls.length < 2) {
+      result.push(message);
+      continue;
+    }
+    const results: ChatMessage[] = [];
+    while (messages[at + 1]?.role === 'tool') results.push(messages[++at]!);
+    for (const [index, call] of toolCalls.entries()) {
+      result.push({ ...message, content: index === 0 ? message.content : null, toolCalls: [call] });
+      result.push(...results.filter(({ toolCallId }) => toolCallId === call.id));
+    }
+    const ids = new Set(toolCalls.map(call => call.id));
+    result.push(...results.filter(({ toolCallId }) => toolCallId === undefined || !ids.has(toolCallId)));
+  }
+  return result;
+}
+
+const SHORT_ID = /^[a-zA-Z0-9]{9}$/;
+
+/** Nine letters and digits; the same for the same id. */
+function shortCallId(id: string): string {
+  if (SHORT_ID.test(id)) return id;
+  return createHash('sha256').update(id).digest('base64').replace(/[+/=]/g, '').slice(0, 9).padEnd(9, '0');
 }
 
 /** Templates take arguments as an object; a client may send what is none, which then stays text. */
@@ -65,13 +108,13 @@ function parsedArguments(json: string): unknown {
   }
 }
 
-function describeTools(messages: TemplateMessage[], tools: readonly unknown[]): void {
+function describeTools(messages: TemplateMessage[], tools: readonly Tool[], format: ToolFormat): void {
+  const example = writtenCalls(format, [{ name: 'function name', arguments: {} }]);
   const list = tools.map(tool => JSON.stringify(tool)).join('\n');
   const text =
     `You may call functions to help with the user's request. These are available, each with a JSON schema of its arguments:\n` +
     `<tools>\n${list}\n</tools>\n` +
-    `For each call, answer with a JSON object of the function's name and arguments:\n` +
-    `<tool_call>\n{"name": "function name", "arguments": {}}\n</tool_call>`;
+    `For each call, answer with a JSON object of the function's name and arguments:\n${example}`;
   const first = messages[0];
   if (first?.role === 'system') first.content = first.content === '' ? text : `${first.content}\n\n${text}`;
   else messages.unshift({ role: 'system', content: text });

@@ -2,12 +2,14 @@
 import { setPriority } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { toApiError } from '../../shared/errors.ts';
+import type { ToolFormat } from '../tools/tool-format.ts';
 import { type QuickAnswer, type QuickQuestion, quickAnswer } from './quick-answer.ts';
 import { openQuickVocabulary } from './quick-vocabulary.ts';
 
 export interface QuickThreadData {
   modelDirectory: string;
   contextTokens: number;
+  toolFormat?: ToolFormat | undefined;
 }
 
 export interface QuickThreadQuestion {

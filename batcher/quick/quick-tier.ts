@@ -15,7 +15,8 @@ import { QuickJobs } from './quick-jobs.ts';
 import { QuickService } from './quick-service.ts';
 
 export interface QuickTierOptions {
-  settings: Pick<BatcherSettings, 'modelDirectory' | 'redisUrl' | 'batcherId' | 'lockMs' | 'maxAttempts'>;
+  settings: Pick<BatcherSettings, 'modelDirectory' | 'redisUrl' | 'batcherId' | 'lockMs' | 'maxAttempts'> &
+    Partial<Pick<BatcherSettings, 'toolFormat'>>;
   model: string;
   contextTokens: number;
   outbox: Outbox;
@@ -31,8 +32,8 @@ export class QuickTier {
 
   constructor(options: QuickTierOptions) {
     const { settings, model, contextTokens, outbox, clock, log, onAnswered } = options;
-    const { modelDirectory, redisUrl, batcherId, lockMs, maxAttempts } = settings;
-    this.#service = new QuickService({ modelDirectory, contextTokens });
+    const { modelDirectory, redisUrl, batcherId, lockMs, maxAttempts, toolFormat } = settings;
+    this.#service = new QuickService({ modelDirectory, contextTokens, toolFormat });
     this.#jobs = new QuickJobs({
       ask: question => this.#service.ask(question),
       outbox,

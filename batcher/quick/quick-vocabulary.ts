@@ -5,19 +5,27 @@ import { checkPrepared, isEncoder } from '../model/manifest.ts';
 import { openPrepared } from '../model/prepare.ts';
 import { loadEncoderVocabulary } from '../model/prepare-encoder.ts';
 import { WordPiece } from '../model/word-piece.ts';
+import type { ToolFormat } from '../tools/tool-format.ts';
 import type { QuickVocabulary } from './quick-answer.ts';
 
 /** Throws a ModelError when the folder cannot be read. */
-export async function openQuickVocabulary(options: { modelDirectory: string; contextTokens: number }): Promise<QuickVocabulary> {
-  const { modelDirectory, contextTokens } = options;
+export async function openQuickVocabulary(options: {
+  modelDirectory: string;
+  contextTokens: number;
+  toolFormat?: ToolFormat | undefined;
+}): Promise<QuickVocabulary> {
+  const { modelDirectory, contextTokens, toolFormat } = options;
   const check = await checkPrepared(modelDirectory);
   return check.state === 'intact' && isEncoder(check.manifest)
     ? await encoderVocabulary(modelDirectory, contextTokens)
-    : await textVocabulary(modelDirectory, contextTokens);
+    : await textVocabulary(modelDirectory, { contextTokens, toolFormat });
 }
 
-async function textVocabulary(modelDirectory: string, contextTokens: number): Promise<QuickVocabulary> {
-  const { tokenizer, template } = await loadChat(await openPrepared(modelDirectory));
+async function textVocabulary(
+  modelDirectory: string,
+  { contextTokens, toolFormat }: { contextTokens: number; toolFormat: ToolFormat | undefined },
+): Promise<QuickVocabulary> {
+  const { tokenizer, template } = await loadChat(await openPrepared(modelDirectory), toolFormat);
   return {
     size: tokenizer.vocabSize,
     contextTokens,

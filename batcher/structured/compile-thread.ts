@@ -1,22 +1,23 @@
 /** CompileThread: compiles one structure after the other in a thread of its own; one reply to each message, in order. */
+
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Structure } from '../../shared/job.ts';
 import type { Automaton } from './automaton.ts';
+import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
 import { type CompileReply, compileStructure } from './grammar-compilation.ts';
 
 const writable = workerData as Uint8Array;
 
-parentPort!.on('message', (structure: Structure) => {
+parentPort!.on('message', (structure: AnswerForm) => {
   const reply = compile(structure);
   parentPort!.postMessage(reply, 'automaton' in reply ? buffersOf(reply.automaton) : []);
 });
 
-function compile(structure: Structure): CompileReply {
+function compile(structure: AnswerForm): CompileReply {
   try {
     return { automaton: compileStructure(structure, writable) };
   } catch (error) {
-    if (error instanceof GrammarError) return { refusal: { message: error.message, where: error.where } };
+    if (error instanceof GrammarError) return { refusal: { message: error.message, where: error.where, param: error.param } };
     // A stack that does not suffice is the structure's doing.
     if (error instanceof RangeError) return { refusal: { message: 'it is nested too deep', where: undefined } };
     throw error;

@@ -2,10 +2,11 @@
  * GrammarCache: the compiled grammars of the structures that were asked for last, bounded in number and memory; what was refused is remembered too, so
  * that it is not tried again and again. One that is asked for while it is being compiled is compiled once.
  */
+
 import { createHash } from 'node:crypto';
 import { ApiError } from '../../shared/errors.ts';
-import type { Structure } from '../../shared/job.ts';
 import type { Automaton } from './automaton.ts';
+import type { AnswerForm } from './calls/call-structure.ts';
 import { CompiledGrammar } from './compiled-grammar.ts';
 import { GrammarError } from './grammar.ts';
 import type { SpelledVocabulary } from './spelled-vocabulary.ts';
@@ -13,7 +14,7 @@ import type { SpelledVocabulary } from './spelled-vocabulary.ts';
 export interface GrammarCacheOptions {
   vocabulary: SpelledVocabulary;
   /** Throws GrammarError. */
-  compile(structure: Structure): Promise<Automaton>;
+  compile(structure: AnswerForm): Promise<Automaton>;
   maxCount: number;
   maxBytes: number;
 }
@@ -39,7 +40,7 @@ export class GrammarCache {
   }
 
   /** Throws ApiError `invalid_value` that tells what cannot be held to, and where. */
-  async grammarOf(structure: Structure): Promise<CompiledGrammar> {
+  async grammarOf(structure: AnswerForm): Promise<CompiledGrammar> {
     const { param, ...content } = structure;
     const key = createHash('sha256').update(JSON.stringify(content)).digest('base64');
     const entry = this.#entries.get(key) ?? this.#start(structure, key);
@@ -54,7 +55,7 @@ export class GrammarCache {
     }
   }
 
-  #start(structure: Structure, key: string): { pending: Promise<CompiledGrammar>; grammar: CompiledGrammar | undefined } {
+  #start(structure: AnswerForm, key: string): { pending: Promise<CompiledGrammar>; grammar: CompiledGrammar | undefined } {
     const { compile, vocabulary } = this.#options;
     const pending = compile(structure).then(automaton => new CompiledGrammar(automaton, vocabulary));
     const entry: { pending: Promise<CompiledGrammar>; grammar: CompiledGrammar | undefined } = { pending, grammar: undefined };
@@ -83,15 +84,18 @@ export class GrammarCache {
   }
 }
 
-const NOUNS: Record<Structure['kind'], string> = {
+const NOUNS: Record<AnswerForm['kind'], string> = {
   json: 'structure',
   schema: 'JSON schema',
   regex: 'regular expression',
   choice: 'list of choices',
   grammar: 'grammar',
+  calls: 'list of functions',
 };
 
-function refusalOf({ message, where }: GrammarError, { kind, param }: Structure): ApiError {
+function refusalOf({ message, where, param: part }: GrammarError, structure: AnswerForm): ApiError {
+  // Of a list of functions one schema is at fault, or the structure of the text beside it.
+  const { kind, param = structure.param } = part === undefined ? structure : { kind: 'schema' as const, param: part };
   const place = where === undefined ? '' : ` at ${where}`;
   return new ApiError('invalid_value', `Invalid ${NOUNS[kind]} in '${param}'${place}: ${message}.`, { param });
 }

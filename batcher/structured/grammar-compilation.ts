@@ -2,14 +2,17 @@
  * GrammarCompilation: from a structure to its automaton, in one go; and what a compiler in a thread of its own is told and tells. An automaton that
  * takes too many places at once is refused here, before anybody waits for its masks.
  */
-import type { Structure } from '../../shared/job.ts';
+
 import type { Automaton } from './automaton.ts';
 import { buildAutomaton } from './automaton-builder.ts';
+import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
 import { DEAD, StateTable } from './state-table.ts';
 import { structureGrammar } from './structure-grammar.ts';
 
-export type CompileReply = { automaton: Automaton } | { refusal: { message: string; where: string | undefined } };
+export type CompileReply =
+  | { automaton: Automaton }
+  | { refusal: { message: string; where: string | undefined; param?: string | undefined } };
 
 /** A try of the automaton: so many texts of so many bytes, and the places to look at for each of its bytes' classes on average. */
 const PROBES = 4;
@@ -17,7 +20,7 @@ const PROBE_BYTES = 48;
 const MAX_PROBE_WORK = 300;
 
 /** `writable` tells of each byte whether some token is that byte alone. Throws GrammarError. */
-export function compileStructure(structure: Structure, writable: Uint8Array): Automaton {
+export function compileStructure(structure: AnswerForm, writable: Uint8Array): Automaton {
   const automaton = buildAutomaton(structureGrammar(structure), writable);
   probe(automaton, writable);
   return automaton;

@@ -2,9 +2,10 @@
  * GrammarCompiler: compiles structures beside the event loop, in a thread that is bounded in time and memory: what takes more is refused, and the next
  * one gets a new thread. One structure at a time, in order.
  */
+
 import { Worker } from 'node:worker_threads';
-import type { Structure } from '../../shared/job.ts';
 import type { Automaton } from './automaton.ts';
+import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
 import type { CompileReply } from './grammar-compilation.ts';
 
@@ -28,7 +29,7 @@ export class GrammarCompiler {
   }
 
   /** Throws GrammarError. */
-  compile(structure: Structure): Promise<Automaton> {
+  compile(structure: AnswerForm): Promise<Automaton> {
     const result = this.#last.then(() => this.#run(structure));
     this.#last = result.catch(() => undefined);
     return result;
@@ -40,7 +41,7 @@ export class GrammarCompiler {
     await this.#thread?.terminate();
   }
 
-  async #run(structure: Structure): Promise<Automaton> {
+  async #run(structure: AnswerForm): Promise<Automaton> {
     if (this.#isClosed) throw new Error('The compiler of grammars is closed.');
     this.#thread ??= this.#open();
     let reply: CompileReply;
@@ -53,10 +54,11 @@ export class GrammarCompiler {
       throw error;
     }
     if ('automaton' in reply) return reply.automaton;
-    throw new GrammarError(reply.refusal.message, reply.refusal.where);
+    const { message, where, param } = reply.refusal;
+    throw new GrammarError(message, where, param);
   }
 
-  #ask(thread: Worker, structure: Structure): Promise<CompileReply> {
+  #ask(thread: Worker, structure: AnswerForm): Promise<CompileReply> {
     const { timeoutMs } = this.#options;
     const { promise, resolve, reject } = Promise.withResolvers<CompileReply>();
     const onError = (error: Error & { code?: string }): void => {

@@ -45,14 +45,19 @@ export interface Grammar {
   rules: ReadonlyMap<string, GrammarNode>;
 }
 
-/** A grammar that cannot be followed; `where` is the place in what the client sent, as a JSON pointer (`#/properties/x`) or a line. */
+/**
+ * A grammar that cannot be followed; `where` is the place in what the client sent, as a JSON pointer (`#/properties/x`) or a line; `param` the field
+ * that has it, where the structure has several.
+ */
 export class GrammarError extends Error {
   readonly where: string | undefined;
+  readonly param: string | undefined;
 
-  constructor(message: string, where?: string) {
+  constructor(message: string, where?: string, param?: string) {
     super(message);
     this.name = 'GrammarError';
     this.where = where;
+    this.param = param;
   }
 }
 

@@ -1,5 +1,5 @@
 /** StructuredOutput: the grammars of one model's structured answers: its spelled vocabulary, the thread that compiles, and the cache of what was compiled. */
-import type { Structure } from '../../shared/job.ts';
+import type { AnswerForm } from './calls/call-structure.ts';
 import type { CompiledGrammar } from './compiled-grammar.ts';
 import { GrammarCache } from './grammar-cache.ts';
 import { GrammarCompiler } from './grammar-compiler.ts';
@@ -20,7 +20,7 @@ export class StructuredOutput {
   }
 
   /** Throws ApiError `invalid_value` for a structure that cannot be held to. */
-  grammarOf(structure: Structure): Promise<CompiledGrammar> {
+  grammarOf(structure: AnswerForm): Promise<CompiledGrammar> {
     return this.#cache.grammarOf(structure);
   }
 

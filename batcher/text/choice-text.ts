@@ -28,6 +28,15 @@ export interface ChoiceTextSource {
   stop?: readonly string[] | undefined;
   /** In the text of this many first tokens no stop string is looked for. */
   minTokens?: number | undefined;
+  /** Knows where the text is a call of a function: no stop string is looked for there. */
+  calls?: CallSpans | undefined;
+}
+
+export interface CallSpans {
+  push(text: string): unknown;
+  readonly isInCall: boolean;
+  /** Characters at the end with which a call may be about to begin. */
+  readonly openingLength: number;
 }
 
 /** A token that is not let out whole yet. */
@@ -41,8 +50,12 @@ interface HeldToken {
 export class ChoiceText {
   readonly #names: { tokenBytes: TokenBytes; spelled: TokenBytes | undefined };
   readonly #detokenizer: IncrementalDetokenizer;
-  readonly #matcher: StopMatcher;
+  readonly #stop: readonly string[];
+  #matcher: StopMatcher;
   readonly #minTokens: number;
+  readonly #calls: CallSpans | undefined;
+  /** May be the beginning of a call, or of a stop string. */
+  #opening = '';
   readonly #held: HeldToken[] = [];
   #tokenCount = 0;
   /** UTF-16 units that the detokenizer has given, and that were let out. */
@@ -50,11 +63,13 @@ export class ChoiceText {
   #certainLength = 0;
   #isEnded = false;
 
-  constructor({ tokenBytes, spelled, stop, minTokens }: ChoiceTextSource) {
+  constructor({ tokenBytes, spelled, stop = [], minTokens, calls }: ChoiceTextSource) {
     this.#names = { tokenBytes, spelled };
     this.#detokenizer = new IncrementalDetokenizer(tokenBytes);
-    this.#matcher = new StopMatcher(stop ?? []);
+    this.#stop = stop;
+    this.#matcher = new StopMatcher(stop);
     this.#minTokens = minTokens ?? 0;
+    this.#calls = stop.length === 0 ? undefined : calls;
   }
 
   /** Tokens at the end that are not let out whole. A sequence taken up elsewhere may drop them and sample them again: no client has seen them. */
@@ -88,7 +103,8 @@ export class ChoiceText {
       this.#decodedLength += flushed.length;
       text = this.#letOut(flushed);
       if (!this.#matcher.isStopped) {
-        const rest = this.#matcher.end();
+        const opening = this.#besidesStops(this.#opening);
+        const rest = opening + (this.#matcher.isStopped ? '' : this.#matcher.end());
         text += rest;
         this.#certainLength += rest.length;
       }
@@ -114,9 +130,32 @@ export class ChoiceText {
   }
 
   #letOut(decoded: string): string {
-    const text = this.#tokenCount <= this.#minTokens ? decoded : this.#matcher.push(decoded).text;
+    const text =
+      this.#calls === undefined ? this.#besidesStops(decoded) : Array.from(decoded, character => this.#besidesCalls(character)).join('');
     this.#certainLength += text.length;
     return text;
+  }
+
+  #besidesStops(decoded: string): string {
+    return this.#tokenCount <= this.#minTokens ? decoded : this.#matcher.push(decoded).text;
+  }
+
+  #besidesCalls(character: string): string {
+    const calls = this.#calls!;
+    const wasInCall = calls.isInCall;
+    if (this.#matcher.isStopped) return '';
+    calls.push(character);
+    const text = this.#opening + character;
+    if (wasInCall || calls.isInCall) {
+      // What a call has cut off becomes no stop string.
+      const held = this.#matcher.end();
+      if (held !== '') this.#matcher = new StopMatcher(this.#stop);
+      this.#opening = '';
+      return held + text;
+    }
+    const free = text.length - Math.min(text.length, calls.openingLength);
+    this.#opening = text.slice(free);
+    return this.#besidesStops(text.slice(0, free));
   }
 
   /** No more text comes. Behind a stop string's start only tokens stay that start before it, or whose text (if any) was certain already. */

@@ -96,7 +96,7 @@ async function read(path: string, dice: Dice): Promise<void> {
   const shape = readLlamaShape(file);
   const vocabulary = readVocabulary(file, shape.vocabSize);
   const tokenizer = new Tokenizer(JSON.parse(JSON.stringify(vocabulary)));
-  const template = new ChatTemplate(tokenizer, shape.contextTokens);
+  const template = new ChatTemplate(tokenizer, { contextTokens: shape.contextTokens });
   // Few reach the graph, whose tables take their time.
   if (dice.chance(0.1)) await buildLlamaGraph(file, shape, { weights: undefined, kernels: 'stock', kvType: 'f32', dataFileName: 'data' });
   tokenizer.encodeText('A word or two.');

@@ -5,7 +5,7 @@
 import { loadChat } from '../../batcher/model/chat-template.ts';
 import { encodePrompt } from '../../batcher/prompt-encoder.ts';
 import { ApiError } from '../../shared/errors.ts';
-import type { ChatMessage } from '../../shared/job.ts';
+import type { ChatMessage, Tool } from '../../shared/job.ts';
 import type { Dice } from './dice.ts';
 import { strangeText, strangeValue } from './strange-values.ts';
 import type { PartSurface } from './surface.ts';
@@ -27,7 +27,7 @@ export const promptTexts: PartSurface = {
         const plain = text(dice);
         requireSame(plain.toWellFormed(), tokenizer.decode(tokenizer.encodeText(plain)));
         const messages = Array.from({ length: dice.between(1, 3) }, (): ChatMessage => messageOf(dice, text));
-        const tools = dice.chance(0.2) ? [strangeValue(dice)] : undefined;
+        const tools = dice.chance(0.2) ? [toolOf(dice)] : undefined;
         const harmless = messages.map(message => ({ ...message, content: message.content === null ? null : 'x' }));
         try {
           const ids = encodePrompt({ kind: 'chat', messages, ...(tools && { tools }) }, chat);
@@ -49,6 +49,10 @@ function requireSame(text: string, told: string): void {
   const characters = Array.from(told);
   const fault = Array.from(text).findIndex((character, index) => characters[index] !== character && characters[index] !== '\ufffd');
   if (fault !== -1) throw new Error(`character ${fault} came back as ${JSON.stringify(characters[fault] ?? null)}`);
+}
+
+function toolOf(dice: Dice): Tool {
+  return { type: 'function', function: { name: strangeText(dice, 64) || 'f', parameters: strangeValue(dice) } };
 }
 
 function messageOf(dice: Dice, text: (dice: Dice) => string): ChatMessage {

@@ -8,7 +8,7 @@ import { ERROR_CODES, type ErrorBody } from '../../shared/errors.ts';
 import { FINISH_REASONS } from '../../shared/token-event.ts';
 import type { CompletionChoiceOut, CompletionLogprobsOut } from '../completion-response.ts';
 import type { EmbeddingUsageOut } from '../embeddings-body.ts';
-import type { ChatChoiceOut, LogprobsOut, TimingsOut, UsageOut } from '../openai-response.ts';
+import type { ChatChoiceOut, LogprobsOut, TimingsOut, ToolCallOut, UsageOut } from '../openai-response.ts';
 import type { DetokenizeOut, TokenizeOut } from '../quick-body.ts';
 import type { ModelOut } from '../routes/models.ts';
 import type { ScaleOut } from '../routes/scale.ts';
@@ -46,9 +46,20 @@ const Logprobs = z.object({
   refusal: z.null(),
 }) satisfies z.ZodType<LogprobsOut>;
 
+const ToolCall = z.object({
+  id: z.string().regex(/^call_/),
+  type: z.literal('function'),
+  function: z.object({ name: z.string(), arguments: z.string().describe('JSON, unless the model wrote something else.') }),
+}) satisfies z.ZodType<ToolCallOut>;
+
 const ChatChoice = z.object({
   index: Count,
-  message: z.object({ role: z.literal('assistant'), content: z.string(), refusal: z.null() }),
+  message: z.object({
+    role: z.literal('assistant'),
+    content: z.string().nullable().describe('Null beside calls where nothing was said.'),
+    refusal: z.null(),
+    tool_calls: z.array(ToolCall).min(1).optional(),
+  }),
   logprobs: Logprobs.nullable(),
   finish_reason: FinishReason,
 }) satisfies z.ZodType<ChatChoiceOut>;
@@ -74,8 +85,19 @@ export const ChatCompletionChunk = z
         index: Count,
         delta: z.object({
           role: z.literal('assistant').optional(),
-          content: z.string().optional(),
+          content: z.string().nullable().optional(),
           refusal: z.null().optional(),
+          tool_calls: z
+            .array(
+              z.object({
+                index: Count,
+                id: z.string().optional(),
+                type: z.literal('function').optional(),
+                function: z.object({ name: z.string().optional(), arguments: z.string() }),
+              }),
+            )
+            .optional()
+            .describe("Of a call's first piece all, of the others the index and a piece of the arguments."),
         }),
         logprobs: Logprobs.nullable(),
         finish_reason: FinishReason.nullable(),

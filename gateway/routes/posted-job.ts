@@ -12,7 +12,17 @@ import { submit } from '../submit.ts';
 export interface Posted extends Pick<RelayRequest, 'reply' | 'promptTokensBound' | 'isPromptUncertain'> {
   job: Pick<
     Job,
-    'model' | 'task' | 'prompt' | 'morePrompts' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass' | 'echo'
+    | 'model'
+    | 'task'
+    | 'prompt'
+    | 'morePrompts'
+    | 'sampling'
+    | 'stopping'
+    | 'structure'
+    | 'toolUse'
+    | 'choiceCount'
+    | 'serviceClass'
+    | 'echo'
   >;
 }
 

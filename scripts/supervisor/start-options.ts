@@ -45,6 +45,7 @@ export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--itl-slo <ms>', 'ms between two tokens of a stream that a prefill beside it keeps to (default: 150)'],
   ['--ttft-slo <ms>', 'wanted time to first token where the request names none'],
   ['--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster (default: on)'],
+  ['--tool-format <hermes|llama3|mistral>', 'how the model writes calls of functions (default: as its chat template tells, else hermes)'],
   ['--max-attempts <count>', 'batchers that may end over a request at one place before it fails for good (default: 3)'],
   ['--public-prefix <file...>', 'system messages that all tenants may share in the prefix cache'],
 ];

@@ -16,7 +16,8 @@ import { StepRates } from '../../batcher/step-rates.ts';
 import { GrammarCache } from '../../batcher/structured/grammar-cache.ts';
 import { compileStructure } from '../../batcher/structured/grammar-compilation.ts';
 import { SpelledVocabulary } from '../../batcher/structured/spelled-vocabulary.ts';
-import type { Job } from '../../shared/job.ts';
+import type { ToolFormat, ToolSyntax } from '../../batcher/tools/tool-format.ts';
+import type { Job, Prompt } from '../../shared/job.ts';
 import type { TokenEvent } from '../../shared/token-event.ts';
 import { FakeEngine, type FakeEngineOptions } from './fake-engine.ts';
 
@@ -29,6 +30,9 @@ export interface RigOptions extends FakeEngineOptions {
   prefixEntries?: number;
   /** Default true. */
   speculation?: boolean;
+  toolFormat?: ToolFormat;
+  /** What tokens from 1 on spell; letters by default. */
+  words?: readonly string[];
   onEnded?(generation: Generation): void;
 }
 
@@ -58,14 +62,17 @@ export class Rig {
 
   constructor(options: RigOptions = {}) {
     const maxRunning = options.maxRunning ?? 8;
-    this.engine = new FakeEngine({ ...options, shape: { rowCount: maxRunning, contextTokens: 256, ...options.shape } });
+    const words = options.words?.map(word => new TextEncoder().encode(word));
+    const spell = words === undefined ? letterOf : (id: number) => words[id - 1] ?? new Uint8Array();
+    const shape = { rowCount: maxRunning, contextTokens: 256, ...(words && { vocabSize: words.length + 1 }), ...options.shape };
+    this.engine = new FakeEngine({ ...options, shape });
     const { blockTokens, rowCount, contextTokens, vocabSize } = this.engine.shape;
     const budgetBlocks = options.budgetBlocks ?? 256;
     this.held = new HeldPrefixes({
       blockTokens,
       maxEntries: options.prefixEntries ?? 1_000,
       maxClosed: 16,
-      tokenBytes: letterOf,
+      tokenBytes: spell,
       pathTokenIds: blockId => kv.pathTokenIds(blockId),
       onChanged: () => undefined,
     });
@@ -87,7 +94,8 @@ export class Rig {
       onSettled: generation => this.generations.settled(generation),
       onError: error => this.errors.push(error),
     });
-    const vocabulary = new SpelledVocabulary({ vocabSize, endTokenIds: [END_TOKEN], tokenBytes: letterOf });
+    const toolSyntax: ToolSyntax = { format: options.toolFormat ?? 'hermes' };
+    const vocabulary = new SpelledVocabulary({ vocabSize, endTokenIds: [END_TOKEN], tokenBytes: spell });
     const grammars = new GrammarCache({
       vocabulary,
       compile: async structure => compileStructure(structure, vocabulary.writable),
@@ -99,11 +107,16 @@ export class Rig {
       outbox,
       publisher: this.publisher,
       encodePrompt: prompt =>
-        prompt.kind === 'tokens'
-          ? prompt.tokenIds
-          : [...new TextEncoder().encode(JSON.stringify(prompt))].map(byte => 1 + (byte % (vocabSize - 1))),
-      branchMaker: new BranchMaker({ endTokenIds: [END_TOKEN], tokenBytes: letterOf }, new SamplingScratch(vocabSize)),
-      grammarOf: structure => grammars.grammarOf(structure),
+        prompt.kind === 'tokens' ? prompt.tokenIds : Array.from(promptText(prompt), byte => 1 + (byte % (vocabSize - 1))),
+      branchMaker: new BranchMaker(
+        { endTokenIds: [END_TOKEN], tokenBytes: spell },
+        {
+          scratch: new SamplingScratch(vocabSize),
+          toolSyntax,
+        },
+      ),
+      grammarOf: form => grammars.grammarOf(form),
+      toolSyntax,
       prefixes: this.held,
       contextTokens,
       maxAttempts: 3,
@@ -193,6 +206,11 @@ export class Rig {
     }
     return { standing: this.standings.get(jobId) ?? 'ok', events: this.eventsOf(jobId) };
   }
+}
+
+/** Of a prompt that is no tokens, one token each. */
+export function promptText(prompt: Prompt): Uint8Array {
+  return new TextEncoder().encode(JSON.stringify(prompt));
 }
 
 /** Token 1 is 'a', 2 is 'b', and so on round the alphabet. */

@@ -128,7 +128,7 @@ describe('on the default model', () => {
 
   it('tools are placed too, behind the system message that they are written into', () => {
     const tools = Array.from({ length: 12 }, (_, i) => ({
-      type: 'function',
+      type: 'function' as const,
       function: {
         name: `tool_${i}`,
         description: PROSE.slice(i * 40, i * 40 + 200),

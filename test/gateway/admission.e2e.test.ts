@@ -132,8 +132,8 @@ const REFUSALS: [string, unknown, number, string, string | null][] = [
   ['stream "yes"', { ...ok, stream: 'yes' }, 400, 'invalid_value', 'stream'],
   ['stream_options without stream', { ...ok, stream_options: { include_usage: true } }, 400, 'invalid_value', 'stream_options'],
   ['service_tier gold', { ...ok, service_tier: 'gold' }, 400, 'invalid_value', 'service_tier'],
-  ['tools', { ...ok, tools: [{ type: 'function', function: { name: 'f' } }] }, 400, 'unsupported_parameter', 'tools'],
-  ['tool_choice', { ...ok, tool_choice: 'required' }, 400, 'unsupported_parameter', 'tool_choice'],
+  ['tools that are no functions', { ...ok, tools: [{ type: 'custom', custom: { name: 'f' } }] }, 400, 'unsupported_parameter', 'tools[0]'],
+  ['a choice of no tools', { ...ok, tool_choice: 'required' }, 400, 'invalid_value', 'tool_choice'],
   ['response_format of no type', { ...ok, response_format: { type: 'xml' } }, 400, 'invalid_value', 'response_format.type'],
   ['response_format a string', { ...ok, response_format: 'json' }, 400, 'invalid_value', 'response_format'],
   [

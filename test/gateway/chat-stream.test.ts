@@ -90,3 +90,57 @@ test('usage so far: each chunk counts the tokens up to and with its own, those o
   expect(chunks.every(chunk => chunk.usage?.prompt_tokens === 3)).toBe(true);
   expect(chunks.filter(chunk => chunk.usage?.prompt_tokens_details !== undefined)).toHaveLength(1);
 });
+
+test('calls: the first piece has id, type and name, the others arguments; whole and streamed they are the same', () => {
+  const pieces: [choice: number, more: Partial<DeltaEvent>, text?: string][] = [
+    [0, { calls: [{ index: 0, name: 'f', arguments: '' }] }],
+    [1, {}, 'Sure.'],
+    [0, { calls: [{ index: 0, arguments: '{"a"' }] }],
+    [1, { calls: [{ index: 0, name: 'g', arguments: '{' }] }],
+    [
+      0,
+      {
+        calls: [
+          { index: 0, arguments: ':1}' },
+          { index: 1, name: 'f', arguments: '{}' },
+        ],
+      },
+    ],
+    [1, { calls: [{ index: 0, arguments: '}' }], finishReason: 'tool_calls' }],
+    [0, { finishReason: 'length' }],
+  ];
+  const events = pieces.map(([choice, more, text = ''], seq) => delta(seq, choice, text, more));
+  const stream = chatStream({ head, choiceCount: 2, includeUsage: false });
+  const chunks = chunksOf(parseSse(events.map(event => stream.write(event)).join('') + stream.write(finish)));
+  const deltas = (index: number) =>
+    chunks.flatMap(chunk => chunk.choices.filter(one => one.index === index)).map(one => one.delta as object);
+  const [first, second, other] = ['call_chatcmpl10000', 'call_chatcmpl10001', 'call_chatcmpl11000'];
+  expect(deltas(0)).toEqual([
+    {
+      ...{ role: 'assistant', content: null, refusal: null },
+      tool_calls: [{ index: 0, id: first, type: 'function', function: { name: 'f', arguments: '' } }],
+    },
+    { tool_calls: [{ index: 0, function: { arguments: '{"a"' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: ':1}' } }] },
+    { tool_calls: [{ index: 1, id: second, type: 'function', function: { name: 'f', arguments: '' } }] },
+    { tool_calls: [{ index: 1, function: { arguments: '{}' } }] },
+    {},
+  ]);
+  expect(deltas(1)).toEqual([
+    { role: 'assistant', content: '', refusal: null },
+    { content: 'Sure.' },
+    { tool_calls: [{ index: 0, id: other, type: 'function', function: { name: 'g', arguments: '' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '{' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '}' } }] },
+    {},
+  ]);
+  const body = new ChatBody({ head, choiceCount: 2, wantsLogprobs: false });
+  for (const event of events) body.write(event);
+  const call = (id: string, name: string, json: string) => ({ id, type: 'function', function: { name, arguments: json } });
+  expect(JSON.parse(body.write(finish))).toMatchObject({
+    choices: [
+      { message: { content: null, tool_calls: [call(first, 'f', '{"a":1}'), call(second, 'f', '{}')] }, finish_reason: 'length' },
+      { message: { content: 'Sure.', tool_calls: [call(other, 'g', '{}')] }, finish_reason: 'tool_calls' },
+    ],
+  });
+});

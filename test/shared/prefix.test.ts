@@ -2,11 +2,11 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ChatMessage, Prompt } from '../../shared/job.ts';
+import type { ChatMessage, Prompt, Tool } from '../../shared/job.ts';
 import { answerHead, HASH_LENGTH, PrefixChain, prefixHashes, promptBytes, TEXT_BLOCK_BYTES, tokenIdBytes } from '../../shared/prefix.ts';
 import { compress, initialState } from '../../shared/sha-256.ts';
 
-const chat = (messages: ChatMessage[], tools?: unknown[]): Prompt => ({ kind: 'chat', messages, ...(tools && { tools }) });
+const chat = (messages: ChatMessage[], tools?: Tool[]): Prompt => ({ kind: 'chat', messages, ...(tools && { tools }) });
 const user = (content: string): ChatMessage => ({ role: 'user', content });
 const assistant = (content: string): ChatMessage => ({ role: 'assistant', content });
 const startsWith = (bytes: Uint8Array, start: Uint8Array) => Buffer.from(bytes.subarray(0, start.length)).equals(start);
@@ -33,10 +33,12 @@ const message: fc.Arbitrary<ChatMessage> = fc
     ...(toolCallId !== undefined && { toolCallId }),
     ...(toolCalls !== undefined && { toolCalls }),
   }));
+const tool = fc.object().map((parameters): Tool => ({ type: 'function', function: { name: 'f', parameters } }));
+const toolOf = (name: string): Tool => ({ type: 'function', function: { name } });
 const messages = fc.array(message, { minLength: 1, maxLength: 5 });
 const prompt: fc.Arbitrary<Prompt> = fc.oneof(
   messages.map(each => chat(each)),
-  fc.tuple(messages, fc.array(fc.object(), { minLength: 1, maxLength: 3 })).map(([each, tools]) => chat(each, tools)),
+  fc.tuple(messages, fc.array(tool, { minLength: 1, maxLength: 3 })).map(([each, tools]) => chat(each, tools)),
   text.map(each => ({ kind: 'text' as const, text: each })),
   fc.array(fc.nat(300_000), { minLength: 1, maxLength: 20 }).map(tokenIds => ({ kind: 'tokens' as const, tokenIds })),
 );
@@ -73,7 +75,7 @@ describe('canonical bytes', () => {
     ['a name and a content', chat([{ role: 'user', content: null, name: 'x' }]), chat([user('x')])],
     ['a conversation and a text', chat([user('x')]), { kind: 'text', text: 'x' }],
     ['a text that spells a tag', chat([user('a\u00f6b')]), chat([user('a'), user('b')])],
-    ['a tool and a message', chat([user('x')], ['y']), chat([user('y'), user('x')])],
+    ['a tool and a message', chat([user('x')], [toolOf('y')]), chat([user('y'), user('x')])],
     ['where half a surrogate pair stands', { kind: 'text', text: '\ud800a' }, { kind: 'text', text: 'a\ud800' }],
   ])('tell apart: %s', (_, a, b) => {
     expect(promptBytes(a)).not.toEqual(promptBytes(b));
@@ -81,7 +83,7 @@ describe('canonical bytes', () => {
 
   it('only grow when a message is appended, tools or not', () => {
     fc.assert(
-      fc.property(messages, message, fc.array(fc.object(), { maxLength: 2 }), (before, next, tools) => {
+      fc.property(messages, message, fc.array(tool, { maxLength: 2 }), (before, next, tools) => {
         expect(startsWith(promptBytes(chat([...before, next], tools)), promptBytes(chat(before, tools)))).toBe(true);
       }),
     );
@@ -104,7 +106,7 @@ describe('canonical bytes', () => {
 
   it('have the first system message before the tools, and a second one behind', () => {
     const system = (content: string): ChatMessage => ({ role: 'system', content });
-    const order = Buffer.from(promptBytes(chat([system('first'), system('second'), user('third')], ['tool']))).toString('latin1');
+    const order = Buffer.from(promptBytes(chat([system('first'), system('second'), user('third')], [toolOf('tool')]))).toString('latin1');
     const places = ['first', 'tool', 'second', 'third'].map(word => order.indexOf(word));
     expect(places).toEqual(places.toSorted((a, b) => a - b));
     expect(places).not.toContain(-1);

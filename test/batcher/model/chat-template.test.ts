@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { ChatTemplate, loadChat } from '../../../batcher/model/chat-template.ts';
 import { Tokenizer } from '../../../batcher/model/tokenizer.ts';
 import { TOKEN_KINDS, type Vocabulary } from '../../../batcher/model/vocabulary.ts';
+import type { ToolFormat } from '../../../batcher/tools/tool-format.ts';
 import { ApiError } from '../../../shared/errors.ts';
 import type { ChatMessage } from '../../../shared/job.ts';
 import { preparedDefaultModel } from './default-model.ts';
@@ -46,7 +47,7 @@ describe('the default model’s template', () => {
         },
         { role: 'tool', content: spelled, toolCallId: spelled, name: spelled },
       ],
-      [{ type: spelled, function: { name: spelled, parameters: { [spelled]: spelled } } }],
+      [{ type: 'function', function: { name: spelled, parameters: { [spelled]: spelled } } }],
     );
     expect(ids.filter(id => id === 2)).toHaveLength(4);
   });
@@ -108,7 +109,7 @@ function refusalOf(call: () => unknown): ApiError {
 /** Bytes, the given control tokens, and one user-defined marker. */
 function syntheticTemplate(
   chatTemplates: Record<string, string>,
-  overrides: Partial<Vocabulary> = {},
+  { toolFormat, ...overrides }: Partial<Vocabulary> & { toolFormat?: ToolFormat } = {},
 ): { tokenizer: Tokenizer; template: ChatTemplate } {
   const bytes = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
   const tokens = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '<think>', '▁'];
@@ -137,7 +138,7 @@ function syntheticTemplate(
     chatTemplates,
     ...overrides,
   });
-  return { tokenizer, template: new ChatTemplate(tokenizer, 4096) };
+  return { tokenizer, template: new ChatTemplate(tokenizer, { contextTokens: 4096, toolFormat }) };
 }
 
 const spelled = (tokenizer: Tokenizer, ids: readonly number[]): string =>
@@ -191,7 +192,7 @@ describe('a marker that is only user-defined', () => {
 
 describe('a template with tools', () => {
   const source = `{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role + ':' + m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name + (c.function.arguments | tojson) }}{% endfor %}{% endfor %}`;
-  const { tokenizer, template } = syntheticTemplate({ default: source });
+  const { tokenizer, template } = syntheticTemplate({ default: source }, { toolFormat: 'hermes' });
   const call: ChatMessage = {
     role: 'assistant',
     content: null,
@@ -217,7 +218,7 @@ describe('a template with tools', () => {
   test('a second template serves requests with tools', () => {
     const two = syntheticTemplate({
       default: '{% for m in messages %}{{ m.content }}{% endfor %}',
-      tool_use: `T{{ tools[0].function.name }}{% for m in messages %}{{ m.content }}{% endfor %}`,
+      tool_use: `{# <tool_call> #}T{{ tools[0].function.name }}{% for m in messages %}{{ m.content }}{% endfor %}`,
     });
     expect(spelled(two.tokenizer, two.template.renderChat([user('q')]))).toBe('<s>q');
     expect(spelled(two.tokenizer, two.template.renderChat([user('q')], [{ type: 'function', function: { name: 'f' } }]))).toBe('<s>Tfq');
@@ -252,7 +253,7 @@ describe('a model without a template', () => {
 
   test('in ChatML when it has', async () => {
     const real = await loadChat(await preparedDefaultModel());
-    const bare = new ChatTemplate(new Tokenizer({ ...real.tokenizer.vocabulary, chatTemplates: {} }), 8192);
+    const bare = new ChatTemplate(new Tokenizer({ ...real.tokenizer.vocabulary, chatTemplates: {} }), { contextTokens: 8192 });
     expect(bare.renderChat([{ role: 'system', content: 'S' }, user('q')])).toEqual(
       real.template.renderChat([{ role: 'system', content: 'S' }, user('q')]),
     );

@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest';
+import type { AnswerForm } from '../../../batcher/structured/calls/call-structure.ts';
 import { GrammarError } from '../../../batcher/structured/grammar.ts';
 import { GrammarCache, type GrammarCacheOptions } from '../../../batcher/structured/grammar-cache.ts';
 import { compileStructure } from '../../../batcher/structured/grammar-compilation.ts';
@@ -9,7 +10,7 @@ import { BYTES } from './structures.ts';
 const choice = (text: string): Structure => ({ kind: 'choice', param: 'guided_choice', choices: [text] });
 
 function cacheOf(bounds: Partial<GrammarCacheOptions> = {}) {
-  const compiled: Structure[] = [];
+  const compiled: AnswerForm[] = [];
   const cache = new GrammarCache({
     vocabulary: BYTES,
     maxCount: 3,
