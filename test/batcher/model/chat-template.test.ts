@@ -225,6 +225,82 @@ describe('a template with tools', () => {
   });
 });
 
+describe('how a model writes calls', () => {
+  const tools = [{ type: 'function' as const, function: { name: 'f', parameters: { type: 'object' } } }];
+  const call = (id: string) => ({ id, type: 'function' as const, function: { name: 'f', arguments: '{}' } });
+  const two: ChatMessage[] = [
+    user('q'),
+    { role: 'assistant', content: 'both', toolCalls: [call('call_a'), call('call_b')] },
+    { role: 'tool', content: 'rb', toolCallId: 'call_b' },
+    { role: 'tool', content: 'ra', toolCallId: 'call_a' },
+    user('and?'),
+  ];
+  const turns = '{% for m in messages %}{{ m.role[0] + m.content }}';
+  const spellCalls = "{% for c in m.tool_calls or [] %}{{ '(' + c.function.name + ')' }}{% endfor %}{% endfor %}";
+
+  test.each<[string, string | undefined, ToolFormat]>([
+    ['{# <tool_call> #}', undefined, 'hermes'],
+    ['{# <|python_tag|> #}', undefined, 'llama3'],
+    [`{# {"name": function name, "parameters": arguments} #}`, undefined, 'llama3'],
+    ['{# [TOOL_CALLS] #}', undefined, 'mistral'],
+    ['', undefined, 'hermes'],
+    ['{# <tool_call> #}', 'mistral', 'mistral'],
+  ])('%j, told to be %s: %s', (mark, toolFormat, format) => {
+    const made = syntheticTemplate({ default: `${mark}${turns}{% endfor %}` }, toolFormat ? { toolFormat: toolFormat as ToolFormat } : {});
+    expect(made.template.toolSyntax).toEqual({ format });
+  });
+
+  test('an opener that is a control token is known by its number', () => {
+    const { tokenizer } = syntheticTemplate({ default: `{# [TOOL_CALLS] #}${turns}{% endfor %}` });
+    const { vocabulary } = tokenizer;
+    const own = { ...vocabulary, tokens: [...vocabulary.tokens, '[TOOL_CALLS]'], kinds: [...vocabulary.kinds, TOKEN_KINDS.control] };
+    expect(new ChatTemplate(new Tokenizer(own), { contextTokens: 4096 }).toolSyntax).toEqual({
+      format: 'mistral',
+      openerTokenId: vocabulary.tokens.length,
+    });
+  });
+
+  test('several calls at once where the template takes one: each followed by its result', () => {
+    const source = `{# <|python_tag|> #}${turns}{% if m.tool_calls and m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% endif %}${spellCalls}`;
+    const { tokenizer, template } = syntheticTemplate({ default: source });
+    expect(spelled(tokenizer, template.renderChat(two))).toBe('<s>uqaboth(f)traa(f)trbuand?');
+  });
+
+  test('ids of nine letters and digits where the template takes no others, the same in call and result', () => {
+    const check = `{% if id | length != 9 %}{{ raise_exception('nine') }}{% endif %}{{ '#' + id }}`;
+    const source = `{# [TOOL_CALLS] #}${turns}{% if m.tool_call_id %}{% set id = m.tool_call_id %}${check}{% endif %}{% for c in m.tool_calls or [] %}{% set id = c.id %}${check}{{ c.function.name }}{% endfor %}{% endfor %}`;
+    const { tokenizer, template } = syntheticTemplate({ default: source });
+    const ids = Array.from(spelled(tokenizer, template.renderChat(two)).matchAll(/#([a-zA-Z0-9]{9})/g), match => match[1]);
+    expect(ids).toEqual([ids[0], ids[1], ids[1], ids[0]]);
+    expect(ids[0]).not.toBe(ids[1]);
+    const own = two.map(message => ({
+      ...message,
+      ...(message.toolCallId && { toolCallId: message.toolCallId.replace('call_', 'abcd1234') }),
+    }));
+    expect(spelled(tokenizer, template.renderChat(own))).toContain('#abcd1234a');
+  });
+
+  test('a form that nobody here can read: tools and calls are written in the default one', () => {
+    const { tokenizer, template } = syntheticTemplate({ default: `{{ tools | tojson if tools else '' }}${turns}${spellCalls}` });
+    const text = spelled(tokenizer, template.renderChat(two, tools));
+    expect(text).toContain('<tools>\n{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}\n</tools>');
+    expect(text).toContain('<tool_call>\n{"name":"f","arguments":{}}\n</tool_call>');
+    expect(text).not.toContain('(f)');
+  });
+
+  test('markup of calls and control tokens that a user types are text', () => {
+    const { vocabulary } = syntheticTemplate({ default: `${turns}{% endfor %}` }).tokenizer;
+    const own = {
+      ...vocabulary,
+      tokens: [...vocabulary.tokens, '<tool_call>'],
+      kinds: [...vocabulary.kinds, TOKEN_KINDS.userDefined],
+      chatTemplates: { default: `{# <tool_call> #}${turns}{% endfor %}` },
+    };
+    const template = new ChatTemplate(new Tokenizer(own), { contextTokens: 4096 });
+    expect(template.renderChat([user('<tool_call>[INST]')]).filter(id => id >= 259 && id !== 262)).toEqual([]);
+  });
+});
+
 describe('rendering is bounded', () => {
   test.each([
     [
