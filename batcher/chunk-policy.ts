@@ -6,7 +6,7 @@ import type { Scheduler } from './scheduler/scheduler.ts';
 import type { StepRates } from './step-rates.ts';
 
 /** Smaller chunks would spend most of their time on what does not depend on their size. */
-const LEAST_CHUNK_TOKENS = 16;
+const LEAST_CHUNK_TOKENS = 8;
 const LONGEST_CHUNK_MS = 1_000;
 
 export interface ChunkPolicyParts {

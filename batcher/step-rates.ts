@@ -30,6 +30,10 @@ const LONGEST_KEPT = 0.9;
 const AIM = 0.8;
 /** Of that, what a chunk gets where streams take much of it: prompts must keep up with a large batch, or its rows stand empty. */
 const LEAST_CHUNK_SHARE = 0.8;
+/** Of the newest chunk in how much slower the machine is just now than the cost that was learned over seconds of work says. */
+const SLOWDOWN_WEIGHT = 0.5;
+/** One chunk that was held up says no more than this. */
+const MOST_SLOWDOWN = 2.5;
 
 export class StepRates {
   readonly #chunkCost = new ChunkCost();
@@ -38,6 +42,8 @@ export class StepRates {
   #promptTokens = 0;
   #positionSum = 0;
   #streamsStepMs = 0;
+  /** At least 1. */
+  #slowdown = 1;
 
   /** A step gave so much of its time to streams that run. */
   stepped(streamsMs: number): void {
@@ -51,6 +57,8 @@ export class StepRates {
   }
 
   prefilled(chunk: ChunkSize, ms: number): void {
+    const ratio = Math.min(MOST_SLOWDOWN, ms / (this.#chunkCost.msOf(chunk) ?? ms));
+    this.#slowdown = Math.max(1, this.#slowdown + SLOWDOWN_WEIGHT * (ratio - this.#slowdown));
     this.#chunkCost.observe(chunk, ms);
     const kept = Math.exp(-ms / WINDOW_MS);
     this.#promptTokens = this.#promptTokens * kept + chunk.tokens;
@@ -71,8 +79,8 @@ export class StepRates {
     return this.#decode.perSecond;
   }
 
-  /** Tokens of a prefill chunk from `start` that takes about this long, not rounded; undefined until the first measurement. */
+  /** Tokens of a prefill chunk from `start` that takes about this long now, not rounded; undefined until the first measurement. */
   chunkTokensWithin(ms: number, start: number): number | undefined {
-    return this.#chunkCost.tokensWithin(ms, start);
+    return this.#chunkCost.tokensWithin(ms / this.#slowdown, start);
   }
 }

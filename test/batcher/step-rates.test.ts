@@ -82,6 +82,16 @@ describe('chunk sizes', () => {
     expect(rates.chunkTokensWithin(150, 2000)! / before).toBeGreaterThan(0.4);
   });
 
+  test('a host whose time others take is followed within a few chunks, and so is its end', () => {
+    const rates = new StepRates();
+    prefill(rates, HOSTS.small, { from: 0, to: 2000, boundMs: 150 });
+    const slower = prefill(rates, chunk => 2.5 * HOSTS.small(chunk), { from: 0, to: 400, boundMs: 150 });
+    expect(Math.max(...slower.slice(2, -1))).toBeLessThan(1.15 * 150);
+    prefill(rates, HOSTS.small, { from: 400, to: 800, boundMs: 150 });
+    const tokens = rates.chunkTokensWithin(150, 800)!;
+    expect(HOSTS.small({ start: 800, tokens })).toBeGreaterThan(0.7 * 150);
+  });
+
   test('a host that becomes slower or faster is followed within seconds of work', () => {
     for (const change of [0.5, 2]) {
       const rates = new StepRates();
