@@ -19,8 +19,8 @@ export interface WeightSink {
 export interface MatrixPart {
   tensorName: string;
   /**
-   * Set for queries and keys: llama GGUFs interleave the two halves of each head's rows (rotary pairs side by side); the graph wants
-   * the halves one after the other.
+   * Set for queries and keys where the file interleaves the two halves of each head's rows (rotary pairs side by side); the graph wants the
+   * halves one after the other.
    */
   interleavedHeadDim?: number;
 }
@@ -112,13 +112,29 @@ export class GraphWeights {
 
   /** A tensor of one dimension, as float32 under its own name. */
   vector(tensorName: string): string {
-    const tensor = requireTensor(this.#file, tensorName);
-    const region = this.#graph.region('float', tensor.columns);
+    return this.vectors([{ tensorName }], tensorName);
+  }
+
+  /** Tensors of one dimension side by side, as float32; what `interleavedHeadDim` says of a matrix's rows is meant of their elements. */
+  vectors(parts: readonly MatrixPart[], name: string): string {
+    const tensors = parts.map(part => requireTensor(this.#file, part.tensorName));
+    const length = tensors.reduce((sum, tensor) => sum + tensor.columns, 0);
+    const region = this.#graph.region('float', length);
     this.#tasks.push({
-      byteLength: tensor.byteLength,
-      run: async sink => sink.write(region.offset, bytesOf(await this.floats(tensorName))),
+      byteLength: tensors.reduce((sum, tensor) => sum + tensor.byteLength, 0),
+      run: async sink => {
+        let offset = region.offset;
+        for (const { tensorName, interleavedHeadDim: headDim } of parts) {
+          const bytes = bytesOf(await this.floats(tensorName));
+          await sink.write(
+            offset,
+            headDim === undefined ? bytes : separateHalves(bytes, new Uint8Array(bytes.length), { rowBytes: 4, headDim }),
+          );
+          offset += bytes.length;
+        }
+      },
     });
-    return this.#graph.weight(tensorName, 'float', [tensor.columns], region);
+    return this.#graph.weight(name, 'float', [length], region);
   }
 
   /** The 0/1 matrix [columns, blocks] that sums each run of 32 columns; one for each width. */

@@ -1,5 +1,5 @@
 /**
- * LlamaGraph: the llama decoder as an ONNX graph, over the weights of one GGUF file.
+ * LlamaGraph: the decoder of the llama family as an ONNX graph, over the weights of one GGUF file.
  *
  * Inputs: input_ids int64 [batch, tokens]; seqlens_k int32 [batch], total length of each row minus 1; total int32 scalar, the longest
  * total length; pick int64 [picked], the flat positions (row * tokens + token) whose logits are wanted; past_k{i} and past_v{i}
@@ -13,7 +13,7 @@
 import type { KvType } from '../engine/engine.ts';
 import type { GgufFile } from './gguf-file.ts';
 import { GraphWeights, type MatrixPart, type StoredMatrix } from './graph-weights.ts';
-import type { LayerMatrixName, LlamaShape } from './llama-shape.ts';
+import { BIASED_MATRICES, type LayerMatrixName, type LlamaShape } from './llama-shape.ts';
 import { isSameForm, type Kernels, type WeightsChoice } from './matrix-form.ts';
 import { type Attribute, OnnxGraph } from './onnx-graph.ts';
 
@@ -75,7 +75,7 @@ class LlamaBuilder {
 
   build(): void {
     const graph = this.#graph;
-    const { layerCount, vocabSize, isTied, normEpsilon } = this.#shape;
+    const { layerCount, vocabSize, isTied, hasHeadNorms } = this.#shape;
     graph.input({ name: 'input_ids', type: 'int64', dimensions: ['batch', 'tokens'] });
     graph.input({ name: 'seqlens_k', type: 'int32', dimensions: ['batch'] });
     graph.input({ name: 'total', type: 'int32', dimensions: [] });
@@ -85,16 +85,12 @@ class LlamaBuilder {
     this.#int64s('flat', [-1]);
     this.#rotaryTables();
     if (!this.hasAttentionKernel) this.#attentionShapes();
+    if (hasHeadNorms) this.#headShapes();
     graph.node('Reshape', ['input_ids', 'flat'], ['ids']);
     const embedding = this.#weights.matrix([{ tensorName: 'token_embd.weight' }], 'vocabulary');
     this.#embed(embedding, 'ids', 'x0');
 
-    const firstNorm = this.#weights.vector('blk.0.attn_norm.weight');
-    graph.node('SimplifiedLayerNormalization', ['x0', firstNorm], ['a0'], {
-      axis: { int: -1 },
-      epsilon: { float: normEpsilon },
-      stash_type: { int: 1 },
-    });
+    this.#normalize('x0', this.#weights.vector('blk.0.attn_norm.weight'), 'a0');
     for (let layer = 0; layer < layerCount; layer++) this.#layer(layer);
 
     graph.node('Gather', [`a${layerCount}`, 'pick'], ['picked_rows']);
@@ -105,12 +101,9 @@ class LlamaBuilder {
   #layer(layer: number): void {
     const graph = this.#graph;
     const { layerCount, kvHeadCount, headDim } = this.#shape;
-    const part = (name: LayerMatrixName, interleavedHeadDim?: number): MatrixPart =>
-      interleavedHeadDim === undefined
-        ? { tensorName: `blk.${layer}.${name}.weight` }
-        : { tensorName: `blk.${layer}.${name}.weight`, interleavedHeadDim };
+    const part = (name: LayerMatrixName): MatrixPart => ({ tensorName: `blk.${layer}.${name}.weight` });
 
-    this.#concatenated(`a${layer}`, [part('attn_q', headDim), part('attn_k', headDim), part('attn_v')], `qkv${layer}`);
+    this.#queriesKeysValues(layer);
     this.#attention(layer);
     for (const side of ['k', 'v']) {
       const dimensions = ['batch', kvHeadCount, 'max_tokens', headDim];
@@ -126,6 +119,47 @@ class LlamaBuilder {
     const next = layer + 1;
     const nextNorm = next === layerCount ? 'output_norm.weight' : `blk.${next}.attn_norm.weight`;
     this.#addAndNormalize([`r${layer}`, `d${layer}`], nextNorm, { normal: `a${next}`, sum: next === layerCount ? '' : `x${next}` });
+  }
+
+  /** From a{layer} to qkv{layer}, as attention takes it. */
+  #queriesKeysValues(layer: number): void {
+    const graph = this.#graph;
+    const { headDim, hasPairedRows, hasBiases, hasHeadNorms } = this.#shape;
+    const parts = (kind: 'weight' | 'bias') =>
+      BIASED_MATRICES.map((name): MatrixPart => {
+        const tensorName = `blk.${layer}.${name}.${kind}`;
+        return hasPairedRows && name !== 'attn_v' ? { tensorName, interleavedHeadDim: headDim } : { tensorName };
+      });
+    const qkv = `qkv${layer}`;
+    const biased = hasHeadNorms ? `${qkv}.plain` : qkv;
+    const product = hasBiases ? `${qkv}.unbiased` : biased;
+    this.#concatenated(`a${layer}`, parts('weight'), product);
+    if (hasBiases) graph.node('Add', [product, this.#weights.vectors(parts('bias'), `${qkv}.bias`)], [biased]);
+    if (hasHeadNorms) this.#normalizeHeads(layer, biased, qkv);
+  }
+
+  /** Of queries and keys; values stay as they are. */
+  #normalizeHeads(layer: number, x: string, y: string): void {
+    const graph = this.#graph;
+    const [queries, keys, values] = [`${x}.queries`, `${x}.keys`, `${x}.values`];
+    graph.node('Split', [x, 'qkv_widths'], [queries, keys, values], { axis: { int: -1 } });
+    const normal = [queries, keys].map((side, index) => {
+      graph.node('Reshape', [side, 'heads_apart'], [`${side}.heads`]);
+      const norm = this.#weights.vector(`blk.${layer}.${['attn_q_norm', 'attn_k_norm'][index]}.weight`);
+      this.#normalize(`${side}.heads`, norm, `${side}.normal`);
+      graph.node('Reshape', [`${side}.normal`, ['queries_together', 'keys_together'][index]!], [`${side}.together`]);
+      return `${side}.together`;
+    });
+    graph.node('Concat', [...normal, values], [y], { axis: { int: -1 } });
+  }
+
+  #headShapes(): void {
+    const { headCount, kvHeadCount, headDim } = this.#shape;
+    const [queryWidth, keyWidth] = [headCount * headDim, kvHeadCount * headDim];
+    this.#int64s('qkv_widths', [queryWidth, keyWidth, keyWidth]);
+    this.#int64s('heads_apart', [-1, headDim]);
+    this.#int64s('queries_together', [-1, queryWidth]);
+    this.#int64s('keys_together', [-1, keyWidth]);
   }
 
   /** Also writes the new keys and values. */
@@ -168,6 +202,14 @@ class LlamaBuilder {
   get hasAttentionKernel(): boolean {
     const { headCount, kvHeadCount, headDim } = this.#shape;
     return this.#kernels === 'tiled' && headDim <= 256 && headCount / kvHeadCount <= 48;
+  }
+
+  #normalize(x: string, norm: string, y: string): void {
+    this.#graph.node('SimplifiedLayerNormalization', [x, norm], [y], {
+      axis: { int: -1 },
+      epsilon: { float: this.#shape.normEpsilon },
+      stash_type: { int: 1 },
+    });
   }
 
   #addAndNormalize(terms: readonly [string, string], norm: string, out: { normal: string; sum: string }): void {

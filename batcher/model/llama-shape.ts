@@ -1,5 +1,5 @@
 /**
- * LlamaShape: the sizes of a llama-architecture model and all that its metadata says about how to compute it.
+ * LlamaShape: the sizes of a model of the llama family (llama, and so Mistral; qwen2; qwen3) and all that its metadata says about how to compute it.
  * What would change the result and is not supported is refused here, in words; nothing is silently ignored.
  */
 import type { GgufFile, GgufTensor, GgufValue } from './gguf-file.ts';
@@ -20,20 +20,35 @@ export interface LlamaShape {
   ropeDivisor: number;
   /** The head shares the embedding's weights. */
   isTied: boolean;
+  /** Rows of queries and keys lie in the file with the two of each rotary pair side by side; otherwise the halves of a head one after the other. */
+  hasPairedRows: boolean;
+  /** Queries, keys and values are a product and a bias. */
+  hasBiases: boolean;
+  /** Each head's query and key is normalized before it is rotated. */
+  hasHeadNorms: boolean;
 }
+
+/** How the architectures differ. Biases are there or not, by the file. */
+const ARCHITECTURES = {
+  llama: { hasPairedRows: true, mayHaveBiases: true, hasHeadNorms: false },
+  qwen2: { hasPairedRows: false, mayHaveBiases: true, hasHeadNorms: false },
+  qwen3: { hasPairedRows: false, mayHaveBiases: false, hasHeadNorms: true },
+} as const;
+type Architecture = keyof typeof ARCHITECTURES;
 
 const LAYER_MATRICES = ['attn_q', 'attn_k', 'attn_v', 'attn_output', 'ffn_gate', 'ffn_up', 'ffn_down'] as const;
 const LAYER_NORMS = ['attn_norm', 'ffn_norm'] as const;
+const HEAD_NORMS = ['attn_q_norm', 'attn_k_norm'] as const;
+/** In the order in which the graph has their products side by side. */
+export const BIASED_MATRICES = ['attn_q', 'attn_k', 'attn_v'] as const satisfies readonly (typeof LAYER_MATRICES)[number][];
 export type LayerMatrixName = (typeof LAYER_MATRICES)[number];
 
 export function readLlamaShape(file: GgufFile): LlamaShape {
-  const { fileName, metadata } = file;
-  const architecture = metadata.get('general.architecture');
-  if (architecture !== 'llama') {
-    throw new ModelError(`${fileName}: has the architecture ${JSON.stringify(architecture ?? 'none')}; supported is "llama".`);
-  }
-  const number = (key: string, least: number): number => requireNumber(file, `llama.${key}`, least);
-  const optional = (key: string, least: number): number | undefined => (metadata.has(`llama.${key}`) ? number(key, least) : undefined);
+  const architecture = architectureOf(file);
+  const { hasPairedRows, mayHaveBiases, hasHeadNorms } = ARCHITECTURES[architecture];
+  const number = (key: string, least: number): number => requireNumber(file, `${architecture}.${key}`, least);
+  const optional = (key: string, least: number): number | undefined =>
+    file.metadata.has(`${architecture}.${key}`) ? number(key, least) : undefined;
 
   const width = number('embedding_length', 1);
   const headCount = number('attention.head_count', 1);
@@ -51,19 +66,29 @@ export function readLlamaShape(file: GgufFile): LlamaShape {
     vocabSize: embedding.rows,
     // Past a sliding window the full attention computed here would no longer be the model's.
     contextTokens: Math.min(contextTokens, optional('attention.sliding_window', 1) ?? contextTokens),
-    normEpsilon: requireNumber(file, 'llama.attention.layer_norm_rms_epsilon', 0),
+    normEpsilon: number('attention.layer_norm_rms_epsilon', 0),
     ropeBase: optional('rope.freq_base', 1) ?? 10_000,
-    ropeDivisor: ropeDivisorOf(file),
+    ropeDivisor: ropeDivisorOf(file, architecture),
     isTied: !file.tensors.has('output.weight'),
+    hasPairedRows,
+    hasBiases: mayHaveBiases && file.tensors.has('blk.0.attn_q.bias'),
+    hasHeadNorms,
   };
-  refuseUnsupported(file, shape);
+  refuseUnsupported(file, architecture, shape);
   checkTensors(file, shape);
   return shape;
 }
 
-function refuseUnsupported(file: GgufFile, { headCount, kvHeadCount, headDim }: LlamaShape): void {
+function architectureOf({ fileName, metadata }: GgufFile): Architecture {
+  const architecture = metadata.get('general.architecture') ?? 'none';
+  if (typeof architecture === 'string' && Object.hasOwn(ARCHITECTURES, architecture)) return architecture as Architecture;
+  const supported = Object.keys(ARCHITECTURES).map(name => JSON.stringify(name));
+  throw new ModelError(`${fileName}: has the architecture ${JSON.stringify(architecture)}; supported are ${supported.join(', ')}.`);
+}
+
+function refuseUnsupported(file: GgufFile, architecture: Architecture, { headCount, kvHeadCount, headDim }: LlamaShape): void {
   const { fileName, metadata } = file;
-  const get = (key: string): GgufValue | undefined => metadata.get(`llama.${key}`);
+  const get = (key: string): GgufValue | undefined => metadata.get(`${architecture}.${key}`);
   const refuse = (what: string, supported: string): never => {
     throw new ModelError(`${fileName}: ${what}; supported is ${supported}.`);
   };
@@ -80,10 +105,12 @@ function refuseUnsupported(file: GgufFile, { headCount, kvHeadCount, headDim }: 
 }
 
 /** Linear scaling divides positions; the per-frequency factors of a `rope_freqs.weight` tensor are applied with the tables. */
-function ropeDivisorOf({ fileName, metadata }: GgufFile): number {
-  const type = metadata.get('llama.rope.scaling.type') ?? (metadata.has('llama.rope.scale_linear') ? 'linear' : 'none');
+function ropeDivisorOf({ fileName, metadata }: GgufFile, architecture: Architecture): number {
+  const get = (key: string): GgufValue | undefined => metadata.get(`${architecture}.rope.${key}`);
+  const linear = get('scale_linear');
+  const type = get('scaling.type') ?? (linear === undefined ? 'none' : 'linear');
   if (type === 'none') return 1;
-  const factor = metadata.get('llama.rope.scaling.factor') ?? metadata.get('llama.rope.scale_linear') ?? 1;
+  const factor = get('scaling.factor') ?? linear ?? 1;
   if (type === 'linear' && typeof factor === 'number' && factor > 0) return factor;
   throw new ModelError(
     `${fileName}: scales rotary positions by ${JSON.stringify(type)} with factor ${String(factor)}; supported are "none", "linear" and a rope_freqs.weight tensor.`,
@@ -113,6 +140,8 @@ function checkTensors(file: GgufFile, shape: LlamaShape): void {
   for (let layer = 0; layer < layerCount; layer++) {
     for (const name of LAYER_NORMS) expected.set(`blk.${layer}.${name}.weight`, [width, 1]);
     for (const name of LAYER_MATRICES) expected.set(`blk.${layer}.${name}.weight`, sizes[name]);
+    for (const name of shape.hasHeadNorms ? HEAD_NORMS : []) expected.set(`blk.${layer}.${name}.weight`, [headDim, 1]);
+    for (const name of shape.hasBiases ? BIASED_MATRICES : []) expected.set(`blk.${layer}.${name}.bias`, [sizes[name][1], 1]);
     // Bounds the loop by the file, whatever block_count says.
     requireTensor(file, `blk.${layer}.attn_q.weight`);
   }
@@ -129,7 +158,7 @@ function checkTensors(file: GgufFile, shape: LlamaShape): void {
     const isDerived = /^blk\.\d+\.(attn_rot_embd|rope_freqs)\.weight$|^blk\.\d+\.attn_rot_embd$/.test(name);
     if (!expected.has(name) && !isDerived) {
       throw new ModelError(
-        `${file.fileName}: has the tensor ${name}, which the supported llama graph (no biases, no experts, no adapters) does not use.`,
+        `${file.fileName}: has the tensor ${name}, which the supported graph (no experts, no adapters, biases of queries, keys and values only) does not use.`,
       );
     }
   }
@@ -137,7 +166,7 @@ function checkTensors(file: GgufFile, shape: LlamaShape): void {
 
 export function requireTensor(file: GgufFile, name: string): GgufTensor {
   const tensor = file.tensors.get(name);
-  if (tensor === undefined) throw new ModelError(`${file.fileName}: has no tensor ${name}, which a llama model needs.`);
+  if (tensor === undefined) throw new ModelError(`${file.fileName}: has no tensor ${name}, which its architecture needs.`);
   return tensor;
 }
 

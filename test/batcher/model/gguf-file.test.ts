@@ -58,13 +58,13 @@ describe('a file that cannot be used is refused in one line', () => {
     [
       'another architecture',
       () => withMetadata({ 'general.architecture': { text: 'mamba' } }),
-      /architecture "mamba"; supported is "llama"/,
+      /architecture "mamba"; supported are "llama", "qwen2", "qwen3"/,
     ],
     ['a tensor type', () => unknownType(10), /blk\.0\.attn_q\.weight has type Q2_K, .*supported are F32, F16, BF16, .*Q6_K/],
     ['a tensor type of the future', () => unknownType(99), /has type number 99/],
     ['a missing tensor', () => without('blk.1.ffn_up.weight'), /no tensor blk\.1\.ffn_up\.weight/],
     ['more layers than tensors', () => withMetadata({ 'llama.block_count': { u32: 4_000_000_000 } }), /no tensor blk\.2\.attn_q\.weight/],
-    ['a tensor too many', () => extraTensor('blk.0.attn_q.bias'), /tensor blk\.0\.attn_q\.bias, which .* does not use/],
+    ['a tensor too many', () => extraTensor('blk.0.attn_output.bias'), /tensor blk\.0\.attn_output\.bias, which .* does not use/],
     ['another size', () => withMetadata({ 'llama.feed_forward_length': { u32: 500 } }), /ffn_gate\.weight is 512 × 256; .* 500 × 256/],
     ['a missing number', () => withMetadata({ 'llama.context_length': { text: 'long' } }), /llama\.context_length is long; a number/],
     [

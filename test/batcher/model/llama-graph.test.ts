@@ -92,6 +92,27 @@ describe.each(KERNELS.flatMap(kernels => TYPES.map(type => [type, kernels] as co
   });
 });
 
+describe.each(KERNELS.flatMap(kernels => (['qwen2', 'qwen3'] as const).map(name => [name, kernels] as const)))(
+  '%s with %s kernels',
+  (architecture, kernels) => {
+    test('as float32 computes what plain loops compute', async () => {
+      const { path, prepared } = await prepareTiny({ architecture, seed: 3 }, { weights: 'f32', kernels });
+      expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(FLOAT_TOLERANCE);
+    });
+
+    test('imported, in chunks', async () => {
+      const { path, prepared } = await prepareTiny({ architecture, other: 'Q4_K', embedding: 'Q6_K', seed: 4 }, { kernels });
+      const logits = await graphLogits(prepared, [IDS.slice(0, 4), IDS.slice(4, 8), IDS.slice(8)]);
+      expect(difference(logits, await reference(path))).toBeLessThan(QUANTIZED_TOLERANCE);
+    });
+  },
+);
+
+test('biases of a llama lie as its rows do', async () => {
+  const { path, prepared } = await prepareTiny({ hasBiases: true, seed: 6 }, { weights: 'f32' });
+  expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(FLOAT_TOLERANCE);
+});
+
 describe('the form of the weights', () => {
   test('mixed types each keep their own', async () => {
     const types = { attn_v: 'Q6_K', ffn_down: 'Q6_K', ffn_up: 'Q5_K', attn_output: 'F16' } as const;

@@ -1,6 +1,7 @@
 /**
- * LlamaReference: the llama decoder in plain loops over the GGUF's own tensors, in double precision: what the prepared graph must compute.
- * It rotates neighbouring pairs, as the rows lie in the file, so that the graph's reordering is checked too.
+ * LlamaReference: the decoders of the llama family in plain loops over the GGUF's own tensors, in double precision: what the prepared graph must
+ * compute. It rotates the pairs as the rows lie in the file (neighbours in llama, the halves of a head in qwen), so that the graph's reordering is
+ * checked too.
  */
 import type { GgufFile } from '../../../batcher/model/gguf-file.ts';
 import { tensorFloats } from '../../../batcher/model/matrix-form.ts';
@@ -16,12 +17,26 @@ export async function referenceLogits(
   const { layers, width, heads, kvHeads, headDim } = TINY;
   const weights = await readAll(file);
   const get = (name: string): Float32Array => weights.get(name)!;
+  const isPaired = file.metadata.get('general.architecture') === 'llama';
   const rows = ids.map(id => Float64Array.from(get('token_embd.weight').subarray(id * width, (id + 1) * width)));
   for (let layer = 0; layer < layers; layer++) {
     const at = (name: string): Float32Array => get(`blk.${layer}.${name}.weight`);
     const normal = rows.map(row => rmsNorm(row, at('attn_norm')));
-    const rotated = (name: string): Float64Array[] => normal.map((row, position) => rotate(product(at(name), row), position, rope));
-    const [queries, keys, values] = [rotated('attn_q'), rotated('attn_k'), normal.map(row => product(at('attn_v'), row))];
+    const projected = (name: string, row: Float64Array): Float64Array => {
+      const out = product(at(name), row);
+      for (const [i, bias] of (weights.get(`blk.${layer}.${name}.bias`) ?? []).entries()) out[i]! += bias;
+      return out;
+    };
+    const rotated = (name: string): Float64Array[] =>
+      normal.map((row, position) => {
+        const out = projected(name, row);
+        const headNorm = weights.get(`blk.${layer}.${name}_norm.weight`);
+        if (headNorm !== undefined) {
+          for (let i = 0; i < out.length; i += headDim) out.set(rmsNorm(out.subarray(i, i + headDim), headNorm), i);
+        }
+        return rotate(out, position, { ...rope, isPaired });
+      });
+    const [queries, keys, values] = [rotated('attn_q'), rotated('attn_k'), normal.map(row => projected('attn_v', row))];
     const mixed = queries.map((query, position) => {
       const out = new Float64Array(heads * headDim);
       for (let head = 0; head < heads; head++) {
@@ -81,15 +96,17 @@ function rmsNorm(row: Float64Array, weight: Float32Array): Float64Array {
 function rotate(
   row: Float64Array,
   position: number,
-  { divisor = 1, factors }: { divisor?: number; factors?: readonly number[] },
+  { divisor = 1, factors, isPaired }: { divisor?: number; factors?: readonly number[]; isPaired: boolean },
 ): Float64Array {
   const { headDim } = TINY;
   const out = new Float64Array(row.length);
-  for (let i = 0; i < row.length; i += 2) {
-    const pair = (i % headDim) / 2;
+  for (let i = 0; i < row.length / 2; i++) {
+    const pair = i % (headDim / 2);
+    const a = isPaired ? 2 * i : Math.floor(i / (headDim / 2)) * headDim + pair;
+    const b = isPaired ? a + 1 : a + headDim / 2;
     const angle = (position / divisor / (factors?.[pair] ?? 1)) * 10_000 ** ((-2 * pair) / headDim);
-    out[i] = row[i]! * Math.cos(angle) - row[i + 1]! * Math.sin(angle);
-    out[i + 1] = row[i]! * Math.sin(angle) + row[i + 1]! * Math.cos(angle);
+    out[a] = row[a]! * Math.cos(angle) - row[b]! * Math.sin(angle);
+    out[b] = row[a]! * Math.sin(angle) + row[b]! * Math.cos(angle);
   }
   return out;
 }

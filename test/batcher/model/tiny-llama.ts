@@ -1,4 +1,4 @@
-/** TinyLlama: a complete llama GGUF of two layers with random weights, any tensor type for any matrix; a vocabulary of bytes. */
+/** TinyLlama: a complete GGUF of the llama family, of two layers with random weights, any tensor type for any matrix; a vocabulary of bytes. */
 import type { TensorTypeName } from '../../../batcher/model/tensor-type.ts';
 import type { GgufSpec, MetadataValue, TensorSpec } from './gguf-writer.ts';
 import { floatBytes, LAYOUTS, randomTensorBytes, seededRandom } from './random-tensor.ts';
@@ -6,6 +6,10 @@ import { floatBytes, LAYOUTS, randomTensorBytes, seededRandom } from './random-t
 export const TINY = { layers: 2, width: 256, heads: 8, kvHeads: 4, headDim: 32, feedForward: 512, vocab: 288, context: 64 } as const;
 
 export interface TinyOptions {
+  /** `llama` when absent; qwen2 has biases, qwen3 norms of each head. */
+  architecture?: 'llama' | 'qwen2' | 'qwen3';
+  /** Of queries, keys and values. */
+  hasBiases?: boolean;
   /** Type of the layers' matrices, by their short names (attn_q …); the value of `other` for the rest. */
   types?: Record<string, TensorTypeName>;
   other?: TensorTypeName;
@@ -18,6 +22,8 @@ export interface TinyOptions {
 }
 
 export function tinyLlama({
+  architecture = 'llama',
+  hasBiases = architecture === 'qwen2',
   types = {},
   other = 'F32',
   embedding = 'F32',
@@ -32,10 +38,11 @@ export function tinyLlama({
   const matrix = (name: string, [columns, rows]: readonly [number, number], type: TensorTypeName): void => {
     tensors.push({ name, dimensions: [columns, rows], type: LAYOUTS[type].code, data: randomTensorBytes(type, columns * rows, random) });
   };
-  const norm = (name: string): void => {
-    const values = Array.from({ length: width }, () => 0.5 + random());
-    tensors.push({ name, dimensions: [width], type: 0, data: floatBytes(values) });
+  const vector = (name: string, length: number, least: number): void => {
+    const values = Array.from({ length }, () => least + random());
+    tensors.push({ name, dimensions: [length], type: 0, data: floatBytes(values) });
   };
+  const norm = (name: string, length: number = width): void => vector(name, length, 0.5);
   matrix('token_embd.weight', [width, vocab], embedding);
   const shapes: Record<string, readonly [number, number]> = {
     attn_q: [width, heads * headDim],
@@ -49,6 +56,8 @@ export function tinyLlama({
   for (let layer = 0; layer < layers; layer++) {
     norm(`blk.${layer}.attn_norm.weight`);
     norm(`blk.${layer}.ffn_norm.weight`);
+    if (architecture === 'qwen3') for (const side of ['q', 'k']) norm(`blk.${layer}.attn_${side}_norm.weight`, headDim);
+    if (hasBiases) for (const name of ['attn_q', 'attn_k', 'attn_v']) vector(`blk.${layer}.${name}.bias`, shapes[name]![1], -0.5);
     for (const [name, shape] of Object.entries(shapes)) matrix(`blk.${layer}.${name}.weight`, shape, types[name] ?? other);
   }
   norm('output_norm.weight');
@@ -58,16 +67,19 @@ export function tinyLlama({
   return {
     tensors,
     metadata: {
-      'general.architecture': { text: 'llama' },
-      'llama.block_count': { u32: layers },
-      'llama.context_length': { u32: context },
-      'llama.embedding_length': { u32: width },
-      'llama.feed_forward_length': { u32: feedForward },
-      'llama.attention.head_count': { u32: heads },
-      'llama.attention.head_count_kv': { u32: kvHeads },
-      'llama.attention.layer_norm_rms_epsilon': { f32: 1e-5 },
-      'llama.rope.freq_base': { f32: 10_000 },
-      'llama.rope.dimension_count': { u32: headDim },
+      // llama.cpp takes it for the width of qwen3's heads, which it would guess otherwise.
+      [`${architecture}.attention.key_length`]: { u32: headDim },
+      [`${architecture}.attention.value_length`]: { u32: headDim },
+      'general.architecture': { text: architecture },
+      [`${architecture}.block_count`]: { u32: layers },
+      [`${architecture}.context_length`]: { u32: context },
+      [`${architecture}.embedding_length`]: { u32: width },
+      [`${architecture}.feed_forward_length`]: { u32: feedForward },
+      [`${architecture}.attention.head_count`]: { u32: heads },
+      [`${architecture}.attention.head_count_kv`]: { u32: kvHeads },
+      [`${architecture}.attention.layer_norm_rms_epsilon`]: { f32: 1e-5 },
+      [`${architecture}.rope.freq_base`]: { f32: 10_000 },
+      [`${architecture}.rope.dimension_count`]: { u32: headDim },
       ...byteVocabulary(),
       ...metadata,
     },
