@@ -3,7 +3,7 @@
  * It carries a checksum of itself and size, time and SHA-256 of each file beside it.
  */
 import { createHash } from 'node:crypto';
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { KvType } from '../engine/engine.ts';
 import { replaceFile } from './atomic-file.ts';
@@ -87,7 +87,7 @@ export type Check = { state: 'intact'; manifest: AnyManifest } | { state: 'absen
 
 /**
  * Looks at sizes and times only, unless a time differs (a copied cache) or `thorough` asks to read everything. A file that has
- * another time and its old content gets its new time recorded.
+ * another time and its old content gets its new time recorded. The folder's own time is then that of its last use.
  */
 export async function checkPrepared(directory: string, { thorough = false } = {}): Promise<Check> {
   const manifest = await readManifest(directory);
@@ -105,6 +105,8 @@ export async function checkPrepared(directory: string, { thorough = false } = {}
   }
   // A cache that cannot be written to is as good; the next start hashes again.
   if (isTouched) await writeManifest(directory, manifest).catch(() => undefined);
+  const now = new Date();
+  await utimes(directory, now, now).catch(() => undefined);
   return { state: 'intact', manifest };
 }
 

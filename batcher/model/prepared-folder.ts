@@ -1,11 +1,12 @@
 /**
  * PreparedFolder: how a prepared model gets into the cache: built in a draft folder beside the others, then renamed into place.
- * A reader never sees half of one; of several that prepare the same model at once the first wins and the others use its work.
+ * A reader never sees half of one; of several that prepare the same model at once the first wins and the others use its work. A model that is
+ * prepared anew, by another version of the product, clears away what earlier ones made of it and nobody has used since.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { syncFolder } from './atomic-file.ts';
 import { checkPrepared } from './manifest.ts';
 import { ModelError, reasonOf } from './model-error.ts';
@@ -14,6 +15,7 @@ export const VOCABULARY_FILE = 'vocabulary.json';
 const DRAFT_PREFIX = '.draft-';
 /** A draft that nobody has written to for so long is left over from a crash. */
 const ABANDONED_AFTER_MS = 60 * 60_000;
+const DISUSED_AFTER_MS = 30 * 24 * 60 * 60_000;
 
 /** A new draft folder in the cache's folder of models. */
 export async function createDraft(modelsRoot: string): Promise<string> {
@@ -31,6 +33,7 @@ export async function publishDraft(draft: string, modelsRoot: string, directory:
     try {
       await rename(draft, directory);
       await syncFolder(modelsRoot);
+      await removeDisused(modelsRoot, directory);
       return;
     } catch (thrown) {
       if (!isOccupied(thrown)) throw thrown;
@@ -72,6 +75,21 @@ async function removeAbandonedDrafts(modelsRoot: string): Promise<void> {
     const isOrphan = host === hostKey() && !isRunning(Number(pid));
     const isAbandoned = isOrphan || Date.now() - (await lastWrite(path)) > ABANDONED_AFTER_MS;
     if (isAbandoned) await rm(path, { recursive: true, force: true });
+  }
+}
+
+/** Of the same model: folders are named for it, with a digest of all that makes them differ behind the last hyphen. */
+async function removeDisused(modelsRoot: string, published: string): Promise<void> {
+  const modelOf = (name: string) => name.replace(/-[0-9a-f]+$/, '');
+  for (const name of await readdir(modelsRoot)) {
+    const path = join(modelsRoot, name);
+    if (path === published || modelOf(name) !== modelOf(basename(published))) continue;
+    const usedAt = await stat(path).then(
+      found => found.mtimeMs,
+      () => Number.POSITIVE_INFINITY,
+    );
+    // One that cannot be removed harms nobody.
+    if (Date.now() - usedAt > DISUSED_AFTER_MS) await rm(path, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 

@@ -1,8 +1,9 @@
 import { chmod, copyFile, cp, mkdir, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 import { defaultCacheRoot } from '../../../batcher/model/cache-root.ts';
+import { checkPrepared } from '../../../batcher/model/manifest.ts';
 import { ModelError } from '../../../batcher/model/model-error.ts';
 import { modelNameOf } from '../../../batcher/model/model-name.ts';
 import { graphPathOf, openPrepared, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
@@ -135,6 +136,24 @@ describe('preparing a model', () => {
     await utimes(abandoned, 0, 0);
     await prepareModel(path, { cacheRoot });
     expect(await readdir(join(cacheRoot, 'models'))).toHaveLength(1);
+  });
+
+  test('what an earlier version made of the model goes when nobody has used it for a month', async () => {
+    const { path, cacheRoot } = await tinyFile();
+    const { directory } = await prepareModel(path, { cacheRoot });
+    const models = join(cacheRoot, 'models');
+    const monthsAgo = new Date(Date.now() - 40 * 24 * 3_600_000);
+    const [disused, used] = ['0123456789abcdef', 'fedcba9876543210'].map(digest => directory.replace(/[0-9a-f]+$/, digest));
+    const another = join(models, 'another-import-0123456789abcdef');
+    for (const folder of [disused!, used!, another]) await cp(directory, folder, { recursive: true });
+    for (const folder of [directory, disused!, used!, another]) await utimes(folder, monthsAgo, monthsAgo);
+    expect((await checkPrepared(used!)).state).toBe('intact');
+    // A use counts where nothing is written, too.
+    expect(await prepareModel(path, { cacheRoot })).toMatchObject({ directory });
+    expect(await readdir(models)).toHaveLength(4);
+    await rm(directory, { recursive: true });
+    await prepareModel(path, { cacheRoot });
+    expect((await readdir(models)).toSorted()).toEqual([directory, used!, another].map(folder => basename(folder)).toSorted());
   });
 
   test.each([
