@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { ApiError } from '../shared/errors.ts';
 import type { ChatMessage, Job, Structure, Tool } from '../shared/job.ts';
+import { checkTools, jobTools } from './callable-tools.ts';
 import {
   checkGeneration,
   complainTo,
@@ -20,7 +21,7 @@ import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 import { SparseSchema } from './sparse-schema.ts';
 import { checkStructure, GUIDED_FIELDS, guidedFieldOf, ResponseFormat, structureOf } from './structure-fields.ts';
-import { checkTools, promptTools, TOOL_FIELDS, toolUseOf } from './tool-fields.ts';
+import { callableTools, TOOL_FIELDS } from './tool-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
 export interface ChatRequest {
@@ -141,7 +142,7 @@ export const ChatBody = z
   .superRefine((body, context) => {
     const complain = complainTo(context, body);
     checkStructure(body, complain);
-    checkTools(body, guidedFieldOf(body), complain);
+    checkTools(callableTools(body), guidedFieldOf(body), complain);
     if (body.modalities?.some(modality => modality !== 'text')) {
       complain('modalities', "Only the modality 'text' is supported.", 'unsupported_parameter');
     }
@@ -162,8 +163,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
   if (!parsed.success) throw refusal(parsed.error);
   const request = parsed.data;
   checkToolMessages(request.messages);
-  const toolUse = toolUseOf(request);
-  const tools = toolUse && promptTools(request.tools);
+  const { tools, toolUse } = jobTools(callableTools(request));
   const structure = structureOf(request);
   return {
     job: {

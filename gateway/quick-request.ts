@@ -4,12 +4,13 @@
  */
 import { z } from 'zod';
 import type { Job, Prompt } from '../shared/job.ts';
+import { checkToolList, promptTools } from './callable-tools.ts';
 import { checkMessageCount, checkToolMessages, Message } from './chat-request.ts';
 import { complainTo, given, ModelName, ServiceTier, serviceClassOf, Text, unsupported } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
 import { MAX_TOKEN_ID } from './prompt-forms.ts';
 import { refusal } from './refusal.ts';
-import { checkToolList, promptTools, Tools } from './tool-fields.ts';
+import { TOOL_WORDS, Tools, toolList } from './tool-fields.ts';
 
 export type QuickRequest = Pick<Job, 'model' | 'task' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
 
@@ -46,7 +47,7 @@ export const TokenizeBody = z
     const hasPrompt = typeof body.prompt === 'string';
     if (hasPrompt && body.messages) complain('messages', "'prompt' and 'messages' cannot be given both.");
     if (!hasPrompt && !body.messages) complain('prompt', "Missing required parameter: 'prompt'.", 'missing_required_parameter');
-    if (body.tools) checkToolList(body.tools, complain);
+    if (body.tools) checkToolList(toolList(body.tools), TOOL_WORDS, complain);
     if (byteCount([body.prompt, body.messages]) > MAX_TEXT_BYTES) {
       complain(hasPrompt ? 'prompt' : 'messages', `A text to be tokenized may have at most ${MAX_TEXT_BYTES} bytes.`);
     }
@@ -99,7 +100,9 @@ export function quickFields({ model, service_tier }: Pick<z.output<typeof Detoke
 }
 
 function promptOf({ prompt, messages, tools }: Pick<z.output<typeof TokenizeBody>, 'prompt' | 'messages' | 'tools'>): Prompt {
-  return messages ? { kind: 'chat', messages, ...given('tools', promptTools(tools)) } : { kind: 'text', text: prompt ?? '' };
+  return messages
+    ? { kind: 'chat', messages, ...given('tools', promptTools(toolList(tools ?? []))) }
+    : { kind: 'text', text: prompt ?? '' };
 }
 
 /** UTF-8 bytes of all strings in a value. */

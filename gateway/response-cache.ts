@@ -112,7 +112,7 @@ export function encodeReply(model: string, events: readonly TokenEvent[]): strin
   const kept: AnswerEvent[] = [];
   for (const event of events) {
     const last = kept.at(-1);
-    if (event.type === 'delta' && last?.type === 'delta' && last.choice === event.choice) kept[kept.length - 1] = joined(last, event);
+    if (event.type === 'delta' && last?.type === 'delta' && isOneDelta(last, event)) kept[kept.length - 1] = joined(last, event);
     else if (event.type !== 'error') kept.push(event);
   }
   return JSON.stringify({ model, events: kept.map(({ id, attempt, seq, ...event }) => event) });
@@ -122,6 +122,11 @@ export function encodeReply(model: string, events: readonly TokenEvent[]): strin
 export function decodeReply(value: string, id: string): CachedReply {
   const { model, events } = JSON.parse(value) as { model: string; events: AnswerEvent[] };
   return { model, events: events.map((event, seq) => ({ ...event, id, attempt: 1, seq })) };
+}
+
+/** Text behind a call stays behind it. */
+function isOneDelta(first: DeltaEvent, second: DeltaEvent): boolean {
+  return first.choice === second.choice && (first.calls === undefined || second.text === '');
 }
 
 function joined(first: DeltaEvent, second: DeltaEvent): DeltaEvent {

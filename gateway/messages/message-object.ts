@@ -1,6 +1,7 @@
 /** MessageObject: Anthropic's message, its parts and its usage, made from the events of its job. */
 import type { ServiceClass } from '../../shared/job.ts';
 import type { FinishReason, Usage } from '../../shared/token-event.ts';
+import type { BlockOut } from './message-blocks.ts';
 
 /** What is known of a message before its first word. */
 export interface MessageHead {
@@ -11,12 +12,6 @@ export interface MessageHead {
 }
 
 export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal';
-
-export interface TextBlockOut {
-  type: 'text';
-  text: string;
-  citations: null;
-}
 
 /** Of a message that is over; both are null before. */
 export interface MessageEnd {
@@ -41,7 +36,7 @@ export interface MessageOut extends MessageEnd {
   type: 'message';
   role: 'assistant';
   model: string;
-  content: TextBlockOut[];
+  content: BlockOut[];
   stop_details: null;
   container: null;
   usage: MessageUsageOut;
@@ -50,22 +45,18 @@ export interface MessageOut extends MessageEnd {
 const TIERS = { priority: 'priority', default: 'standard', flex: 'batch' } as const;
 const REASONS = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use', content_filter: 'refusal' } as const;
 
-export function messageOut(head: MessageHead, more: { text: string; end: MessageEnd; usage: Usage }): MessageOut {
+export function messageOut(head: MessageHead, more: { content: BlockOut[]; end: MessageEnd; usage: Usage }): MessageOut {
   return {
     id: head.id,
     type: 'message',
     role: 'assistant',
     model: head.model,
-    content: more.text === '' ? [] : [textBlock(more.text)],
+    content: more.content,
     ...more.end,
     stop_details: null,
     container: null,
     usage: messageUsage(head, more.usage),
   };
-}
-
-export function textBlock(text: string): TextBlockOut {
-  return { type: 'text', text, citations: null };
 }
 
 /** Input tokens, those from the cache and those that made one are told apart, and add up to the prompt. */

@@ -4,8 +4,10 @@
  */
 import { z } from 'zod';
 import type { Job, Structure } from '../../shared/job.ts';
+import { checkTools, jobTools } from '../callable-tools.ts';
 import { checkMessageCount, promptOutlook } from '../chat-request.ts';
 import {
+  type Complain,
   checkGeneration,
   complainTo,
   GENERATION_FIELDS,
@@ -20,9 +22,10 @@ import {
 } from '../generation-fields.ts';
 import type { JsonObject } from '../json-body.ts';
 import { byteCount, MAX_TEXT_BYTES, quickFields } from '../quick-request.ts';
-import { refusal } from '../refusal.ts';
+import { custom, refusal } from '../refusal.ts';
 import type { Posted } from '../routes/posted-job.ts';
 import { Schema } from '../structure-fields.ts';
+import { callableTools, TOOL_FIELDS } from './message-tools.ts';
 import { conversation, MessageTurn, SystemPrompt } from './message-turns.ts';
 
 const { n: _n, stop: _stop, stream_options: _options, user: _user, ...EXTENSIONS } = GENERATION_FIELDS;
@@ -31,6 +34,16 @@ const FORMAT_PARAM = 'output_config.format';
 /** What the prompt is made of, and what may be said beside it. */
 const PROMPT_FIELDS = {
   model: ModelName,
+  // Before all that a client leaves out of a thread: it is to hear of the thread.
+  thread: z
+    .unknown()
+    .optional()
+    .refine(thread => thread === undefined || thread === null, {
+      message: "'thread' is not supported: no conversation is kept here. Send all of it each time.",
+      ...custom('thread_unsupported_request'),
+    })
+    .meta({ type: 'null', description: 'Of the contract, and not supported here.' }),
+  ...TOOL_FIELDS,
   messages: z
     .array(MessageTurn)
     .min(1)
@@ -43,8 +56,6 @@ const PROMPT_FIELDS = {
   thinking: z.looseObject({ type: z.string() }).nullish().describe('Only of the type `disabled`.'),
 
   // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
-  tools: z.array(z.unknown()).nullish().describe('Not supported; an empty array is let through.'),
-  tool_choice: z.looseObject({ type: z.string() }).nullish().describe('Only of the types `auto` and `none`.'),
   container: unsupported('container'),
   mcp_servers: z.array(z.unknown()).max(0, "'mcp_servers' is not supported").nullish().describe('Only an empty array.'),
 };
@@ -77,18 +88,17 @@ export const MessageBody = z
 export const TokenCountBody = z.looseObject(PROMPT_FIELDS).superRefine((body, context) => {
   const complain = complainTo(context, body);
   checkPrompt(body, complain);
-  if (byteCount([body.system, body.messages]) > MAX_TEXT_BYTES) {
+  if (byteCount([body.system, body.messages, jobTools(callableTools(body)).tools]) > MAX_TEXT_BYTES) {
     complain('messages', `A conversation to be counted may have at most ${MAX_TEXT_BYTES} bytes.`);
   }
 });
 
 const PromptBody = z.object(PROMPT_FIELDS);
 
-function checkPrompt({ tools, tool_choice, thinking }: z.output<typeof PromptBody>, complain: ReturnType<typeof complainTo>): void {
-  const refuse = (param: string, what: string) => complain(param, `${what} is not supported.`, 'unsupported_parameter');
-  if (tools && tools.length > 0) refuse('tools', "'tools'");
-  if (tool_choice && tool_choice.type !== 'auto' && tool_choice.type !== 'none') refuse('tool_choice', "'tool_choice'");
-  if (thinking && thinking.type !== 'disabled') refuse('thinking', `'thinking' of the type '${thinking.type.slice(0, 64)}'`);
+function checkPrompt(body: z.output<typeof PromptBody>, complain: Complain): void {
+  checkTools(callableTools(body), undefined, complain);
+  const type = body.thinking?.type ?? 'disabled';
+  if (type !== 'disabled') complain('thinking', `'thinking' of the type '${type.slice(0, 64)}' is not supported.`, 'unsupported_parameter');
 }
 
 /** Throws the ApiError of the first fault. */
@@ -100,17 +110,19 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
   const { service_tier, ...generation } = request;
   const messages = conversation(request.system ?? undefined, request.messages);
   const structure = structureOf(request);
+  const { tools, toolUse } = jobTools(callableTools(request));
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages },
+      prompt: { kind: 'chat', messages, ...given('tools', tools) },
       sampling: samplingOf(generation, undefined),
       stopping: stoppingOf(generation, request.max_tokens),
       ...given('structure', structure),
+      ...given('toolUse', toolUse),
       choiceCount: 1,
       serviceClass: service_tier === 'standard_only' ? 'default' : serviceClassOf(service_tier),
     },
-    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure }),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools }),
     reply: { kind: 'message', isStreamed: request.stream ?? false },
   };
 }
@@ -121,9 +133,10 @@ export function parseTokenCountRequest(body: JsonObject, bounds: { maxMessageCou
   const parsed = TokenCountBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
   const { model, system, messages } = parsed.data;
+  const { tools } = jobTools(callableTools(parsed.data));
   const job: Posted['job'] & Pick<Job, 'task'> = {
     ...quickFields({ model }),
-    prompt: { kind: 'chat', messages: conversation(system ?? undefined, messages) },
+    prompt: { kind: 'chat', messages: conversation(system ?? undefined, messages), ...given('tools', tools) },
     task: { kind: 'tokenize', addSpecialTokens: true, addGenerationPrompt: true, tellTexts: false },
   };
   return { job, promptTokensBound: 0, isPromptUncertain: true, reply: { kind: 'count_tokens', isStreamed: false } };

@@ -15,6 +15,7 @@ export const MESSAGE_OPERATIONS: readonly Operation[] = [
   {
     ...create,
     errors: 'message',
+    refusals: [...create.refusals, 'thread_unsupported_request'],
     replies: create.replies.map(reply => ({
       ...reply,
       headers: [...(reply.headers ?? []), 'request-id'],
@@ -27,6 +28,6 @@ export const MESSAGE_OPERATIONS: readonly Operation[] = [
     errors: 'message',
     request: 'TokenCountRequest',
     replies: [{ ...json(200, 'TokenCount', 'The count.'), headers: ['x-sluice-stream-id', 'request-id'] }],
-    refusals: QUICK_REFUSALS,
+    refusals: [...QUICK_REFUSALS, 'thread_unsupported_request'],
   },
 ];

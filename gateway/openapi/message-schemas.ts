@@ -1,11 +1,21 @@
 /** MessageSchemas: Anthropic's message, its events and its errors as the description tells them; the compiler holds them to what is written. */
 import { z } from 'zod';
 import { ERROR_CODES } from '../../shared/errors.ts';
+import type { TextBlockOut, ToolUseBlockOut } from '../messages/message-blocks.ts';
 import type { TokenCountOut } from '../messages/message-body.ts';
 import { MESSAGE_ERROR_TYPES, type MessageErrorBody } from '../messages/message-error.ts';
 import type { MessageOut } from '../messages/message-object.ts';
 
 const Count = z.int().min(0);
+
+const TextBlock = z.object({ type: z.literal('text'), text: z.string().min(1), citations: z.null() }) satisfies z.ZodType<TextBlockOut>;
+const ToolUseBlock = z.object({
+  type: z.literal('tool_use'),
+  id: z.string().regex(/^toolu_/),
+  name: z.string(),
+  input: z.record(z.string(), z.unknown()).describe('Of a call that `max_tokens` cut, what of it was whole.'),
+  caller: z.object({ type: z.literal('direct') }),
+}) satisfies z.ZodType<ToolUseBlockOut>;
 
 export const Message = z.object({
   id: z.string().regex(/^msg_/),
@@ -13,8 +23,8 @@ export const Message = z.object({
   role: z.literal('assistant'),
   model: z.string(),
   content: z
-    .array(z.object({ type: z.literal('text'), text: z.string().min(1), citations: z.null() }))
-    .describe('Empty when the answer has no text.'),
+    .array(z.discriminatedUnion('type', [TextBlock, ToolUseBlock]))
+    .describe('Empty when the answer has no text and calls nothing.'),
   stop_reason: z.enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'refusal']).nullable(),
   stop_sequence: z.string().nullable().describe('The one of `stop_sequences` that ended it.'),
   stop_details: z.null(),

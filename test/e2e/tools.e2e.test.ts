@@ -4,11 +4,11 @@ import { ChatOpenAI } from '@langchain/openai';
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { faultOf } from '../../bench/structured/schema-run.ts';
 import { readPart } from '../gateway/resumer.ts';
 import { eventually } from '../gateway/stack.ts';
 import { Product } from './product.ts';
 import { pythonPath, runPython } from './python-packages.ts';
+import { expectFit, QUESTION, SUM, WEATHER } from './weather-tools.ts';
 
 let product: Product;
 let client: OpenAI;
@@ -18,32 +18,15 @@ beforeAll(async () => {
 });
 afterAll(() => product.stop());
 
-const WEATHER = {
-  type: 'object',
-  properties: { city: { type: 'string', maxLength: 20 }, unit: { enum: ['celsius', 'fahrenheit'] } },
-  required: ['city', 'unit'],
-  additionalProperties: false,
-};
-const SUM = {
-  type: 'object',
-  properties: { a: { type: 'integer', minimum: 0, maximum: 999 }, b: { type: 'integer', minimum: 0, maximum: 999 } },
-  required: ['a', 'b'],
-};
-const SCHEMAS: Record<string, object> = { get_weather: WEATHER, add_numbers: SUM };
 const tools = [
   { type: 'function' as const, function: { name: 'get_weather', description: 'Get the weather in a city', parameters: { ...WEATHER } } },
   { type: 'function' as const, function: { name: 'add_numbers', description: 'Add two numbers', parameters: { ...SUM } } },
 ];
-const QUESTION = 'What is the weather in Paris and in Rome?';
 const asked = { model: 'default', temperature: 0, max_tokens: 300, tools, messages: [{ role: 'user' as const, content: QUESTION }] };
 const named = { type: 'function' as const, function: { name: 'get_weather' } };
 
 type Call = OpenAI.Chat.Completions.ChatCompletionMessageFunctionToolCall;
 const callsOf = (message: OpenAI.Chat.Completions.ChatCompletionMessage): Call[] => (message.tool_calls ?? []) as Call[];
-
-function expectFit(calls: readonly { function: { name: string; arguments: string } }[]): void {
-  for (const { function: call } of calls) expect(faultOf(SCHEMAS[call.name]!, call.arguments)).toBeUndefined();
-}
 
 describe('openai (npm)', () => {
   it.each([named, 'required'] as const)('%j: a stream gathers to the whole reply', async tool_choice => {
@@ -51,7 +34,7 @@ describe('openai (npm)', () => {
     const { message, finish_reason } = whole.choices[0]!;
     expect(finish_reason).toBe('tool_calls');
     expect(message.content).toBeNull();
-    expectFit(callsOf(message));
+    expectFit(callsOf(message).map(call => call.function));
     const gathered = await client.chat.completions.stream({ ...asked, tool_choice }).finalChatCompletion();
     expect(gathered.choices[0]!.finish_reason).toBe('tool_calls');
     const bare = (calls: Call[]) => calls.map(call => [call.type, call.function.name, call.function.arguments]);
@@ -82,7 +65,7 @@ describe('openai (npm)', () => {
     expect(new Set([...seen.values()].flatMap(one => one.ids)).size).toBe(seen.size);
     for (const { ids, names, json } of seen.values()) {
       expect([ids.length, names.length]).toEqual([1, 1]);
-      expectFit([{ function: { name: names[0]!, arguments: json } }]);
+      expectFit([{ name: names[0]!, arguments: json }]);
     }
   });
 
@@ -96,7 +79,7 @@ describe('openai (npm)', () => {
     expect(choices).toHaveLength(3);
     for (const { message, logprobs } of choices) {
       expect(callsOf(message)).toHaveLength(1);
-      expectFit(callsOf(message));
+      expectFit(callsOf(message).map(call => call.function));
       expect(logprobs!.content!.map(entry => entry.token).join('')).toContain('"arguments": ');
     }
     expect(new Set(choices.flatMap(choice => callsOf(choice.message).map(call => call.id))).size).toBe(3);

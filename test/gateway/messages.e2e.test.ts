@@ -8,10 +8,16 @@ import type { Script } from './token-source.ts';
 
 type Create = Anthropic.MessageCreateParamsNonStreaming;
 
+const LOOK: Anthropic.Tool = {
+  name: 'look',
+  description: 'Looks.',
+  input_schema: { type: 'object', properties: { at: { type: 'string' } } },
+};
+
 let stack: Stack;
 let anthropic: Anthropic;
 beforeAll(async () => {
-  stack = await startStack({ bindings: { SLUICE_HEARTBEAT_MS: '100', SLUICE_METRICS: 'open', SLUICE_MAX_QUEUED_TOKENS: '1' } });
+  stack = await startStack({ bindings: { SLUICE_HEARTBEAT_MS: '100', SLUICE_METRICS: 'open', SLUICE_MAX_QUEUED_TOKENS: '20000' } });
   anthropic = clientOf(stack.gateway.key);
 });
 afterAll(() => stack.stop());
@@ -204,6 +210,106 @@ test('the tokens of a prompt are counted, and are those that its answer tells', 
   expect([refused.status, refused.details]).toEqual([400, { error_code: 'invalid_value', param: 'messages' }]);
 });
 
+describe('tools', () => {
+  const CALLS: Script = {
+    pieces: ['I look.'],
+    calls: [
+      { index: 0, name: 'look', arguments: '' },
+      { index: 0, arguments: '{"at":' },
+      { index: 0, arguments: '"it"}' },
+      { index: 1, name: 'look', arguments: '{}' },
+    ],
+    stepMs: 20,
+  };
+  const CONTENT = [
+    { type: 'text', text: 'I look.', citations: null },
+    { type: 'tool_use', id: expect.stringMatching(/^toolu_\w+0000$/), name: 'look', input: { at: 'it' }, caller: { type: 'direct' } },
+    { type: 'tool_use', id: expect.stringMatching(/^toolu_\w+0001$/), name: 'look', input: {}, caller: { type: 'direct' } },
+  ];
+
+  test('calls whole and streamed, which take their results', async () => {
+    const body = ask(CALLS, { tools: [LOOK] });
+    const message = await anthropic.messages.create(body);
+    expect(message).toMatchObject({ content: CONTENT, stop_reason: 'tool_use' });
+    const pieces: string[] = [];
+    const streamed = await anthropic.messages
+      .stream(body)
+      .on('inputJson', piece => pieces.push(piece))
+      .finalMessage();
+    expect(streamed).toMatchObject({ content: CONTENT, stop_reason: 'tool_use' });
+    expect(pieces.join('')).toBe('{"at":"it"}{}');
+    const results = message.content.flatMap(block =>
+      block.type === 'tool_use' ? { type: 'tool_result' as const, tool_use_id: block.id, content: 'a cat', is_error: false } : [],
+    );
+    await anthropic.messages.create({
+      ...body,
+      messages: [...body.messages, { role: 'assistant', content: message.content }, { role: 'user', content: results }],
+    });
+    const [, call, ...answers] = lastMessages();
+    expect(call).toMatchObject({ content: 'I look.', toolCalls: [{ function: { name: 'look', arguments: '{"at":"it"}' } }, {}] });
+    expect(answers).toEqual(results.map(({ tool_use_id }) => ({ role: 'tool', content: 'a cat', toolCallId: tool_use_id })));
+  });
+
+  test.each<[choice: Anthropic.ToolChoice | undefined, toolUse: object | undefined]>([
+    [undefined, { choice: 'auto', isParallel: true }],
+    [
+      { type: 'auto', disable_parallel_tool_use: true },
+      { choice: 'auto', isParallel: false },
+    ],
+    [{ type: 'any' }, { choice: 'required', isParallel: true }],
+    [
+      { type: 'any', disable_parallel_tool_use: true },
+      { choice: 'required', isParallel: false },
+    ],
+    [
+      { type: 'tool', name: 'add' },
+      { choice: 'required', names: ['add'], isParallel: false },
+    ],
+    [{ type: 'none' }, undefined],
+  ])('the choice %j', async (tool_choice, toolUse) => {
+    const tools = [
+      LOOK,
+      { name: 'add', input_schema: { type: 'object' as const }, strict: true, cache_control: { type: 'ephemeral' as const } },
+    ];
+    await anthropic.messages.create(ask('x', { tools, ...(tool_choice && { tool_choice }) }));
+    expect(lastJob().toolUse).toEqual(toolUse && { ...toolUse, strictNames: ['add'], schemaParam: 'tools[].input_schema' });
+    const prompted = [
+      { type: 'function', function: { name: 'look', description: 'Looks.', parameters: LOOK.input_schema } },
+      { type: 'function', function: { name: 'add', parameters: { type: 'object' } } },
+    ];
+    expect((lastJob().prompt as { tools?: object }).tools).toEqual(toolUse && prompted);
+    await anthropic.messages.countTokens({ model: 'default', messages: ask('x').messages, tools, ...(tool_choice && { tool_choice }) });
+    expect((lastJob().prompt as { tools?: object }).tools).toEqual(toolUse && prompted);
+  });
+
+  test('left after each of its events, a stream of calls is read on by its id', async () => {
+    const reply = await raw({ ...ask(CALLS, { tools: [LOOK] }), stream: true }, { 'x-api-key': stack.gateway.key });
+    const id = reply.headers.get('x-sluice-stream-id');
+    const whole = eventsOf(await reply.text());
+    const told = (events: typeof whole) => events.map(({ event, data }) => [event, data]);
+    const ids = [...new Set(whole.flatMap(event => event.id ?? []))];
+    expect(ids.length).toBeGreaterThan(5);
+    for (const seen of ids.slice(0, -1)) {
+      const rest = await fetch(`${stack.gateway.url}/v1/streams/${id}`, {
+        headers: { 'x-api-key': stack.gateway.key, 'last-event-id': seen },
+      });
+      // What follows the frame with the id is not seen, whether it has an id of its own or not.
+      expect(told(eventsOf(await rest.text()))).toEqual(told(whole.slice(1 + whole.findIndex(event => event.id === seen))));
+    }
+  });
+
+  test('a reply from the cache has the same calls, under ids of its own', async () => {
+    const body = ask(CALLS, { tools: [LOOK], temperature: 0 });
+    const first = await anthropic.messages.create(body);
+    const { data: second, response } = await anthropic.messages.create(body).withResponse();
+    expect(response.headers.get('x-sluice-cache')).toBe('hit');
+    const streamed = await anthropic.messages.stream(body).finalMessage();
+    for (const message of [second, streamed]) expect(message).toMatchObject({ content: CONTENT, stop_reason: 'tool_use' });
+    const ids = [first, second, streamed].flatMap(({ content }) => content.flatMap(block => (block.type === 'tool_use' ? block.id : [])));
+    expect(new Set(ids).size).toBe(6);
+  });
+});
+
 describe('refused', () => {
   test.each<[object, string, string]>([
     [{ max_tokens: undefined }, 'max_tokens', 'missing_required_parameter'],
@@ -235,7 +341,18 @@ describe('refused', () => {
     [{ top_p: 0 }, 'top_p', 'invalid_value'],
     [{ stop_sequences: [''] }, 'stop_sequences[0]', 'invalid_value'],
     [{ stop_sequences: 'END' }, 'stop_sequences', 'invalid_value'],
-    [{ tools: [{ name: 'look', input_schema: {} }] }, 'tools', 'unsupported_parameter'],
+    [{ tools: [{ name: 'look' }] }, 'tools[0].input_schema', 'missing_required_parameter'],
+    [{ tools: [{ type: 'custom', name: 'a b', input_schema: {} }] }, 'tools[0].name', 'invalid_value'],
+    [{ tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, 'tools[0].type', 'unsupported_parameter'],
+    [{ tools: [LOOK, { ...LOOK, input_schema: { type: 'array' } }] }, 'tools[1].name', 'invalid_value'],
+    [{ tools: [{ ...LOOK, input_schema: { type: 'array' } }] }, 'tools[0].input_schema.type', 'invalid_value'],
+    [{ tools: [LOOK], tool_choice: { type: 'tool', name: 'see' } }, 'tool_choice.name', 'invalid_value'],
+    [{ tools: [LOOK], tool_choice: { type: 'tool' } }, 'tool_choice.name', 'missing_required_parameter'],
+    [{ tools: [LOOK], tool_choice: { type: 'required' } }, 'tool_choice.type', 'invalid_value'],
+    [{ tools: [LOOK], tool_choice: 'any' }, 'tool_choice', 'invalid_value'],
+    [{ tool_choice: { type: 'any' } }, 'tool_choice', 'invalid_value'],
+    [{ thread: { type: 'create' } }, 'thread', 'thread_unsupported_request'],
+    [{ thread: { type: 'continue', previous_message_id: 'msg_1' }, messages: [] }, 'thread', 'thread_unsupported_request'],
     [{ thinking: { type: 'enabled', budget_tokens: 1024 } }, 'thinking', 'unsupported_parameter'],
     [{ metadata: { user_id: 7 } }, 'metadata.user_id', 'invalid_value'],
     [{ output_config: { format: { type: 'json_schema' } } }, 'output_config.format.schema', 'missing_required_parameter'],
@@ -291,7 +408,7 @@ describe('refused', () => {
       expect(Number(error.headers?.get('retry-after'))).toBeGreaterThan(0);
     }
     await stack.source.hold();
-    const waiting = anthropic.messages.create(ask('wait'));
+    const waiting = anthropic.messages.create(ask('wait '.repeat(20_000)));
     await eventually('it to wait', async () => (await queuedCount()) === 1);
     const error = await failure(anthropic.messages.create(ask('x')));
     expect([error.status, error.type, error.errorCode]).toEqual([529, 'overloaded_error', 'queue_full']);

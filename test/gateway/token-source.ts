@@ -19,7 +19,7 @@ import {
   queuePrefix,
   SHARED_QUEUE,
 } from '../../shared/keys.ts';
-import type { TokenEvent } from '../../shared/token-event.ts';
+import type { CallDelta, TokenEvent } from '../../shared/token-event.ts';
 
 /** What the last user message may hold, as JSON; any other text is answered word for word. */
 export interface Script {
@@ -27,10 +27,12 @@ export interface Script {
   pieces?: string[];
   /** The pieces again and again, this many times. */
   repeat?: number;
+  /** Of calls that every choice makes, behind the pieces: one delta each. */
+  calls?: CallDelta[];
   stepMs?: number;
   /** Milliseconds until `accepted`. */
   acceptAfterMs?: number;
-  finishReason?: 'stop' | 'length';
+  finishReason?: 'stop' | 'length' | 'tool_calls';
   /** An error in place of `accepted` (`at` absent), or of the piece of this index. */
   error?: { code: string; message: string; param?: string; at?: number };
   /** From the piece of this index on nothing is written any more. */
@@ -244,10 +246,15 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
   }
   await send([{ type: 'accepted', promptTokens }]);
   const isCut = stopText === undefined && pieces.length < wanted.length;
-  const finishReason = script.finishReason ?? (isCut ? 'length' : 'stop');
+  const calls = isCut ? [] : (script.calls ?? []);
+  const finishReason = script.finishReason ?? (isCut ? 'length' : calls.length > 0 ? 'tool_calls' : 'stop');
+  const parts: { text: string; calls?: CallDelta[] }[] = [
+    ...pieces.map(text => ({ text })),
+    ...calls.map(call => ({ text: '', calls: [call] })),
+  ];
   // One that says nothing ends all the same.
-  if (pieces.length === 0) pieces.push('');
-  for (const [index, text] of pieces.entries()) {
+  if (parts.length === 0) parts.push({ text: '' });
+  for (const [index, { text, calls: told }] of parts.entries()) {
     if (watch.isStopped() || script.silentAt === index) return;
     if (script.error?.at === index) {
       await send([{ type: 'error', code: script.error.code, message: script.error.message }]);
@@ -259,12 +266,13 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       return;
     }
     const choices = Array.from({ length: choiceCount }, (_, choice) => choice);
-    const isLast = index === pieces.length - 1;
+    const isLast = index === parts.length - 1;
     const deltas: Unnumbered[] = choices.map(choice => ({
       type: 'delta',
       choice,
       tokenIds: [index],
       text,
+      ...(told !== undefined && { calls: told }),
       ...(job.sampling.topLogprobs !== undefined && {
         logprobs: [{ token: text, tokenId: index, logprob: -0.5, bytes: [...Buffer.from(text)], top: [] }],
       }),
@@ -272,7 +280,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       ...(isLast && stopText !== undefined && { stopText }),
     }));
     if (isLast) {
-      const usage = { promptTokens, completionTokens: pieces.length * choiceCount, cachedTokens: 0 };
+      const usage = { promptTokens, completionTokens: parts.length * choiceCount, cachedTokens: 0 };
       deltas.push({ type: 'finish', usage, timings: { queueMs: 1, prefillMs: 2, ttftMs: 3, decodeTokensPerSecond: 4 } });
     }
     await send(deltas);

@@ -1,7 +1,9 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { MessageBody } from '../../../gateway/messages/message-body.ts';
 import { MessageStream } from '../../../gateway/messages/message-stream.ts';
+import { decodeReply, encodeReply } from '../../../gateway/response-cache.ts';
 import { ApiError } from '../../../shared/errors.ts';
-import type { AnswerEvent } from '../../../shared/token-event.ts';
+import type { AnswerEvent, CallDelta } from '../../../shared/token-event.ts';
 import { parseSse } from '../sse-client.ts';
 
 const HEAD = { id: 'msg_1', model: 'm', serviceClass: 'flex' } as const;
@@ -46,4 +48,82 @@ test('an error has an id where the job itself ended so', () => {
   const error = new ApiError('generation_failed', 'No luck.');
   expect(stream.failure(error, 7)).toBe(`id: 7\n${stream.failure(error, undefined)}`);
   expect(parseSse(stream.failure(error, 7)).events).toMatchObject([{ event: 'error', id: '7' }]);
+});
+
+describe('calls', () => {
+  const made = (seq: number, calls: CallDelta[], text = '', more: object = {}) => delta(seq, text, { calls, ...more });
+  const EVENTS: AnswerEvent[] = [
+    ACCEPTED,
+    delta(1, 'I '),
+    delta(2, 'look.'),
+    made(3, [{ index: 0, name: 'look', arguments: '' }]),
+    made(4, [{ index: 0, arguments: '{"at":"' }]),
+    // The rest of a call, text, and the next call, in one step.
+    made(
+      5,
+      [
+        { index: 0, arguments: 'é"}' },
+        { index: 1, name: 'add', arguments: '{"a":' },
+      ],
+      'And I add.',
+    ),
+    made(6, [{ index: 1, arguments: '1}' }]),
+    delta(7, 'So.'),
+    made(8, [{ index: 2, name: 'end', arguments: '{}' }], '', { finishReason: 'tool_calls' }),
+    { ...FINISH, seq: 9 },
+  ];
+  const CONTENT = [
+    { type: 'text', text: 'I look.', citations: null },
+    { type: 'tool_use', id: 'toolu_msg10000', name: 'look', input: { at: 'é' }, caller: { type: 'direct' } },
+    { type: 'text', text: 'And I add.', citations: null },
+    { type: 'tool_use', id: 'toolu_msg10001', name: 'add', input: { a: 1 }, caller: { type: 'direct' } },
+    { type: 'text', text: 'So.', citations: null },
+    { type: 'tool_use', id: 'toolu_msg10002', name: 'end', input: {}, caller: { type: 'direct' } },
+  ];
+  const told = (events: AnswerEvent[]) => {
+    const stream = new MessageStream(HEAD);
+    return parseSse(events.map(event => stream.write(event)).join('')).events.map(({ data }) => JSON.parse(data));
+  };
+  const whole = (events: AnswerEvent[]) => {
+    const body = new MessageBody(HEAD);
+    return JSON.parse(events.map(event => body.write(event)).join(''));
+  };
+
+  test('each is a block, begun once, told in pieces and stopped before the next', () => {
+    const events = told(EVENTS);
+    expect(events.slice(1, 8)).toEqual([
+      { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '', citations: null } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'I ' } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'look.' } },
+      { type: 'content_block_stop', index: 0 },
+      { type: 'content_block_start', index: 1, content_block: { ...CONTENT[1], input: {} } },
+      { type: 'content_block_delta', index: 1, delta: { type: 'input_json_delta', partial_json: '{"at":"' } },
+      { type: 'content_block_delta', index: 1, delta: { type: 'input_json_delta', partial_json: 'é"}' } },
+    ]);
+    const blocks = Map.groupBy(events.slice(1, -2), ({ index }) => index as number);
+    expect([...blocks.keys()]).toEqual([...CONTENT.keys()]);
+    // They do not overlap.
+    expect([...blocks.values()].flat()).toEqual(events.slice(1, -2));
+    for (const [index, steps] of blocks) {
+      const types = steps.map(({ type }) => type);
+      expect([types[0], types.at(-1)], String(index)).toEqual(['content_block_start', 'content_block_stop']);
+      expect(new Set(types.slice(1, -1))).toEqual(new Set(['content_block_delta']));
+    }
+    expect(events.at(-2)).toMatchObject({ type: 'message_delta', delta: { stop_reason: 'tool_use', stop_sequence: null } });
+  });
+
+  test('whole they are the same, from the cache too', () => {
+    expect(whole(EVENTS)).toMatchObject({ content: CONTENT, stop_reason: 'tool_use' });
+    const kept = decodeReply(encodeReply('m', EVENTS)!, 'msg_1').events;
+    expect(kept.length).toBeLessThan(EVENTS.length);
+    expect(whole(kept)).toEqual(whole(EVENTS));
+  });
+
+  test('one that the length cut has what was whole of it', () => {
+    const events: AnswerEvent[] = [
+      made(1, [{ index: 0, name: 'look', arguments: '{"at":"it","how":"clo' }], '', { finishReason: 'length' }),
+      FINISH,
+    ];
+    expect(whole(events)).toMatchObject({ content: [{ name: 'look', input: { at: 'it' } }], stop_reason: 'max_tokens' });
+  });
 });

@@ -1,0 +1,104 @@
+/**
+ * MessageBlocks: the answer as Anthropic's blocks, told by steps: each block begins once, grows, and is stopped before the next one begins. A call
+ * is a block of its own; text before, between and behind calls is one each time. A stream tells the steps, a whole message what they come to.
+ */
+import type { CallDelta, DeltaEvent } from '../../shared/token-event.ts';
+import { callId } from '../call-id.ts';
+import { partialObject } from './partial-object.ts';
+
+export interface TextBlockOut {
+  type: 'text';
+  text: string;
+  citations: null;
+}
+
+export interface ToolUseBlockOut {
+  type: 'tool_use';
+  /** By which its result names it. */
+  id: string;
+  name: string;
+  input: Record<string, unknown>;
+  /** The model itself. */
+  caller: { type: 'direct' };
+}
+
+export type BlockOut = TextBlockOut | ToolUseBlockOut;
+
+export type BlockStep =
+  | { kind: 'start'; index: number; block: BlockOut }
+  | { kind: 'text'; index: number; text: string }
+  | { kind: 'input'; index: number; json: string }
+  | { kind: 'stop'; index: number };
+
+/** What a block grows by. */
+type Growth = { type: 'text'; text: string } | { type: 'tool_use'; json: string };
+
+export class MessageBlocks {
+  readonly #messageId: string;
+  #count = 0;
+  #open: BlockOut['type'] | undefined;
+
+  constructor(messageId: string) {
+    this.#messageId = messageId;
+  }
+
+  take({ text, calls = [] }: DeltaEvent): BlockStep[] {
+    // The rest of a call comes before text, which comes before the next call.
+    const rest = calls.findIndex(call => call.name !== undefined);
+    const [ending, next] = rest === -1 ? [calls, []] : [calls.slice(0, rest), calls.slice(rest)];
+    return [
+      ...ending.flatMap(call => this.#call(call)),
+      ...(text === '' ? [] : this.#grow({ type: 'text', text })),
+      ...next.flatMap(call => this.#call(call)),
+    ];
+  }
+
+  /** No more comes. */
+  end(): BlockStep[] {
+    if (this.#open === undefined) return [];
+    this.#open = undefined;
+    return [{ kind: 'stop', index: this.#count - 1 }];
+  }
+
+  #call({ index, name, arguments: json }: CallDelta): BlockStep[] {
+    const steps: BlockStep[] = [];
+    if (name !== undefined) {
+      const id = callId('toolu_', this.#messageId, { choice: 0, call: index });
+      steps.push(...this.#begin({ type: 'tool_use', id, name, input: {}, caller: { type: 'direct' } }));
+    }
+    if (json !== '') steps.push(...this.#grow({ type: 'tool_use', json }));
+    return steps;
+  }
+
+  #begin(block: BlockOut): BlockStep[] {
+    const steps = this.end();
+    this.#open = block.type;
+    return [...steps, { kind: 'start', index: this.#count++, block }];
+  }
+
+  #grow(growth: Growth): BlockStep[] {
+    if (growth.type === 'tool_use') return [{ kind: 'input', index: this.#count - 1, json: growth.json }];
+    const steps = this.#open === 'text' ? [] : this.#begin({ type: 'text', text: '', citations: null });
+    return [...steps, { kind: 'text', index: this.#count - 1, text: growth.text }];
+  }
+}
+
+/** The blocks that steps come to. */
+export class GatheredBlocks {
+  readonly #blocks: { block: BlockOut; pieces: string[] }[] = [];
+
+  take(steps: readonly BlockStep[]): void {
+    for (const step of steps) {
+      if (step.kind === 'start') this.#blocks.push({ block: step.block, pieces: [] });
+      else if (step.kind === 'text') this.#blocks[step.index]!.pieces.push(step.text);
+      else if (step.kind === 'input') this.#blocks[step.index]!.pieces.push(step.json);
+    }
+  }
+
+  get content(): BlockOut[] {
+    return this.#blocks.map(({ block, pieces }) => {
+      const text = pieces.join('');
+      return block.type === 'text' ? { ...block, text } : { ...block, input: partialObject(text) };
+    });
+  }
+}
