@@ -12,6 +12,8 @@ const NODE = join(PROJECT, 'node_modules', 'node', 'bin', 'node');
 const OLDEST_NODE = 20;
 /** A script has this long to end after a signal; `npm start` itself needs up to 5 s. */
 const GRACE_MS = 8_000;
+/** They have bounds of their own, which their user chose. */
+const UNHURRIED = ['batcher'];
 const PARENT_CHECK_MS = 250;
 /** A terminal tells the child as well as us. A program that is ending has no handler for some milliseconds, and dies of a second signal then. */
 const TERMINAL_SIGNALS = ['SIGINT', 'SIGHUP'];
@@ -92,7 +94,7 @@ function stop(signal) {
   stopping = true;
   if (TERMINAL_SIGNALS.includes(signal)) setTimeout(() => child?.kill(signal), HEARD_MS);
   else child?.kill(signal);
-  setTimeout(() => child?.kill('SIGKILL'), GRACE_MS).unref();
+  if (!UNHURRIED.includes(name)) setTimeout(() => child?.kill('SIGKILL'), GRACE_MS).unref();
 }
 
 /**

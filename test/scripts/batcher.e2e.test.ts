@@ -8,6 +8,8 @@ import { type GatewayServer, startGateway } from '../gateway-server.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 import { until } from './process-life.ts';
 
+/** More than is made in the time that other scripts have to end. */
+const LONG_ANSWER_TOKENS = 1_000;
 const RUN = join(import.meta.dirname, '../../scripts/run.mjs');
 
 describe('a batcher by itself', () => {
@@ -48,6 +50,50 @@ describe('a batcher by itself', () => {
     expect(output).toContain('"msg":"draining"');
     expect((await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${gateway.key}` } })).status).toBe(200);
   });
+});
+
+it('Ctrl-C lets what runs go on to its end, for as long as the batcher was told to', async () => {
+  const redis = await startRedis();
+  const gateway = await startGateway({ redisUrl: redis.url });
+  const args = ['--max-running', '4', '--kv-memory', '256M', '--drain-timeout-ms', '120000'];
+  // In a group of its own, which a terminal tells as a whole.
+  const batcher = spawn('node', [RUN, 'batcher', ...args], {
+    stdio: 'ignore',
+    detached: true,
+    env: { ...process.env, REDIS_URL: redis.url },
+  });
+  try {
+    const ended = once(batcher, 'exit');
+    await until(async () => batcher.exitCode !== null || (await fetch(`${gateway.url}/ready`)).status === 200);
+    const response = await fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        ...{ model: 'default', temperature: 0, stream: true, stream_options: { include_usage: true } },
+        ...{ ignore_eos: true, max_tokens: LONG_ANSWER_TOKENS },
+        messages: [{ role: 'user', content: 'Count.' }],
+      }),
+    });
+    const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+    let text = '';
+    const readTo = async (mark: string) => {
+      while (!text.includes(mark)) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        text += value;
+      }
+    };
+    await readTo('"content":"');
+    process.kill(-batcher.pid!, 'SIGINT');
+    await readTo('[DONE]');
+    expect(text).toContain(`"completion_tokens":${LONG_ANSWER_TOKENS}`);
+    expect(text).not.toContain('"error"');
+    expect((await ended)[0]).toBe(0);
+  } finally {
+    if (batcher.exitCode === null) process.kill(-batcher.pid!, 'SIGKILL');
+    await gateway.stop();
+    await redis.stop();
+  }
 });
 
 it.each([
