@@ -8,7 +8,7 @@ import type { Tokenizer } from './model/tokenizer.ts';
 export function encodePrompt(prompt: Prompt, { tokenizer, template }: { tokenizer: Tokenizer; template: ChatTemplate }): readonly number[] {
   switch (prompt.kind) {
     case 'chat':
-      return template.renderChat(prompt.messages, prompt.tools);
+      return template.renderChat(prompt.messages, prompt.tools, { values: prompt.templateValues });
     case 'text': {
       const ids = tokenizer.encodePrompt(prompt.text);
       if (ids.length === 0) throw new ApiError('invalid_value', 'The prompt is empty.', { param: 'prompt' });

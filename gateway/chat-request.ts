@@ -21,6 +21,7 @@ import type { JsonObject } from './json-body.ts';
 import { custom, refusal } from './refusal.ts';
 import { SparseSchema } from './sparse-schema.ts';
 import { checkStructure, GUIDED_FIELDS, guidedFieldOf, ResponseFormat, structureOf } from './structure-fields.ts';
+import { ChatTemplateKwargs } from './template-values.ts';
 import { callableTools, TOOL_FIELDS } from './tool-fields.ts';
 
 /** What the client asked for, before it has an id, a tenant and a shard. */
@@ -119,6 +120,7 @@ export const ChatBody = z
     ...GUIDED_FIELDS,
     ...TOOL_FIELDS,
     response_format: ResponseFormat,
+    chat_template_kwargs: ChatTemplateKwargs,
     messages: z
       .array(Message)
       .min(1)
@@ -165,10 +167,11 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
   checkToolMessages(request.messages);
   const { tools, toolUse } = jobTools(callableTools(request));
   const structure = structureOf(request);
+  const templateValues = request.chat_template_kwargs;
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages: request.messages, ...given('tools', tools) },
+      prompt: { kind: 'chat', messages: request.messages, ...given('tools', tools), ...given('templateValues', templateValues) },
       sampling: samplingOf(request, request.logprobs === true ? (request.top_logprobs ?? 0) : undefined),
       stopping: stoppingOf(request, maxTokensOf(request)),
       ...given('structure', structure),
@@ -179,7 +182,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
-    ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure, tools }),
+    ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
   };
 }
 
@@ -195,11 +198,16 @@ export function checkMessageCount(body: JsonObject, { maxMessageCount }: { maxMe
 /** What is known of a conversation before it is rendered: the most tokens that it has, and whether a batcher may still refuse it. */
 export function promptOutlook(
   messages: readonly ChatMessage[],
-  asked: { logit_bias?: object | null | undefined; structure: Structure | undefined; tools?: readonly Tool[] | undefined },
+  asked: {
+    logit_bias?: object | null | undefined;
+    structure: Structure | undefined;
+    tools?: readonly Tool[] | undefined;
+    templateValues?: object | null | undefined;
+  },
 ): { promptTokensBound: number; isPromptUncertain: boolean } {
   return {
     promptTokensBound: promptTokensBound(messages, asked.tools),
-    isPromptUncertain: Boolean(asked.logit_bias) || asked.structure !== undefined || asked.tools !== undefined || !isPlainTalk(messages),
+    isPromptUncertain: Boolean(asked.logit_bias ?? asked.templateValues ?? asked.structure ?? asked.tools) || !isPlainTalk(messages),
   };
 }
 

@@ -10,6 +10,7 @@ import { complainTo, given, ModelName, ServiceTier, serviceClassOf, Text, unsupp
 import type { JsonObject } from './json-body.ts';
 import { MAX_TOKEN_ID } from './prompt-forms.ts';
 import { refusal } from './refusal.ts';
+import { ChatTemplateKwargs } from './template-values.ts';
 import { TOOL_WORDS, Tools, toolList } from './tool-fields.ts';
 
 export type QuickRequest = Pick<Job, 'model' | 'task' | 'prompt' | 'sampling' | 'stopping' | 'choiceCount' | 'serviceClass'>;
@@ -40,7 +41,7 @@ export const TokenizeBody = z
     return_token_strs: z.boolean().nullish().describe("With each token's text."),
     continue_final_message: z.literal(false, { error: "'continue_final_message' is not supported" }).nullish(),
     chat_template: unsupported('chat_template'),
-    chat_template_kwargs: unsupported('chat_template_kwargs'),
+    chat_template_kwargs: ChatTemplateKwargs,
   })
   .superRefine((body, context) => {
     const complain = complainTo(context, body);
@@ -99,10 +100,9 @@ export function quickFields({ model, service_tier }: Pick<z.output<typeof Detoke
   };
 }
 
-function promptOf({ prompt, messages, tools }: Pick<z.output<typeof TokenizeBody>, 'prompt' | 'messages' | 'tools'>): Prompt {
-  return messages
-    ? { kind: 'chat', messages, ...given('tools', promptTools(toolList(tools ?? []))) }
-    : { kind: 'text', text: prompt ?? '' };
+function promptOf({ prompt, messages, tools, chat_template_kwargs: templateValues }: z.output<typeof TokenizeBody>): Prompt {
+  if (!messages) return { kind: 'text', text: prompt ?? '' };
+  return { kind: 'chat', messages, ...given('tools', promptTools(toolList(tools ?? []))), ...given('templateValues', templateValues) };
 }
 
 /** UTF-8 bytes of all strings in a value. */

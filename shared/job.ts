@@ -33,7 +33,13 @@ export type Tool = z.infer<typeof Tool>;
 
 /** What is to be continued: a conversation (rendered by the model's chat template), plain text, or token ids. */
 export const Prompt = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('chat'), messages: z.array(ChatMessage).min(1), tools: z.array(Tool).optional() }),
+  z.object({
+    kind: z.literal('chat'),
+    messages: z.array(ChatMessage).min(1),
+    tools: z.array(Tool).optional(),
+    /** For the chat template, besides. */
+    templateValues: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])).optional(),
+  }),
   z.object({ kind: z.literal('text'), text: z.string() }),
   z.object({ kind: z.literal('tokens'), tokenIds: z.array(z.int().min(0)) }),
 ]);

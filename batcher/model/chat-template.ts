@@ -19,6 +19,8 @@ export interface RenderOptions {
   addGenerationPrompt?: boolean;
   /** It is only counted, so it may be longer than the context. Default false. */
   mayExceedContext?: boolean;
+  /** The client's, by their names in the template. */
+  values?: Readonly<Record<string, string | number | boolean | null>> | undefined;
 }
 
 /** A template may write around each message and in front of all; more than this is no prompt. */
@@ -79,13 +81,16 @@ export class ChatTemplate {
       role: turn.role,
     }));
     const values = {
+      ...(this.#guardStrings(options.values ?? {}) as object),
       messages: turns,
       ...(hasTools && this.#skills.tools ? { tools: this.#guardStrings(tools) } : {}),
       add_generation_prompt: options.addGenerationPrompt ?? true,
       ...this.#specials,
     };
     const maxCharacters =
-      CHARACTERS_AROUND + CHARACTERS_PER_MESSAGE * turns.length + CONTENT_REPEATS * (stringLength(turns) + stringLength(tools ?? []));
+      CHARACTERS_AROUND +
+      CHARACTERS_PER_MESSAGE * turns.length +
+      CONTENT_REPEATS * (stringLength(turns) + stringLength([tools, options.values]));
     try {
       const runner = hasTools ? this.#toolRunner : this.#runner;
       return this.#tokenizer.withOneBos(this.#tokenizer.encodeRendered(runner.render(values, maxCharacters)));

@@ -34,8 +34,8 @@ export class TemplateRunner {
   /** Throws a TemplateRefusal. */
   render(values: TemplateValues, maxCharacters: number): string {
     const environment = new Environment();
-    for (const [name, value] of Object.entries(GLOBALS)) environment.set(name, value);
-    for (const [name, value] of Object.entries(values)) environment.set(name, value);
+    // Some of the values are a client's, by names of its own.
+    for (const [name, value] of Object.entries({ ...values, ...GLOBALS })) environment.set(name, value);
     const interpreter = new BoundedInterpreter(environment, maxCharacters);
     try {
       return withinTime(() => String(interpreter.run(this.#program).value));

@@ -30,8 +30,8 @@ async function textVocabulary(
     size: tokenizer.vocabSize,
     contextTokens,
     encodeText: (text, { addSpecialTokens }) => tokenizer.encodePrompt(text, { addBos: addSpecialTokens }),
-    encodeChat: ({ messages, tools }, { addGenerationPrompt }) =>
-      template.renderChat(messages, tools, { addGenerationPrompt, mayExceedContext: true }),
+    encodeChat: ({ messages, tools, templateValues: values }, { addGenerationPrompt }) =>
+      template.renderChat(messages, tools, { addGenerationPrompt, mayExceedContext: true, values }),
     decode: tokenIds => tokenizer.decode(tokenIds, 'spelled'),
     tokenText: tokenId => tokenizer.tokenText(tokenId),
   };

@@ -42,6 +42,7 @@ const FIELDS = [
     'metadata',
     'tools',
     'tool_choice',
+    'chat_template_kwargs',
     'response_format',
     'guided_json',
     'guided_regex',
@@ -158,4 +159,29 @@ test('a batcher has the last word on biases and on unusual orders of roles', () 
   for (const roles of ['s', 'uu', 'usu', 'au', 'ssu', 'uaa']) expect(isUncertain(roles), roles).toBe(true);
   expect(isUncertain('u', { logit_bias: { 1: 1 } })).toBe(true);
   expect(isUncertain('u', { logit_bias: {} })).toBe(true);
+  expect(isUncertain('u', { chat_template_kwargs: { enable_thinking: false } })).toBe(true);
+  expect(isUncertain('u', { chat_template_kwargs: null })).toBe(false);
+});
+
+test('values for the template go into the job as they are', () => {
+  const values = { enable_thinking: false, style: 'short', depth: 2, other: null };
+  expect(parseChatRequest({ ...ok, chat_template_kwargs: values }, bounds).job.prompt).toMatchObject({ templateValues: values });
+});
+
+test.each<[JsonObject, string, RegExp]>([
+  [{ messages: 1 }, 'chat_template_kwargs.messages', /made of the request's other fields/],
+  [{ enable_thinking: [true] }, 'chat_template_kwargs.enable_thinking', /true, false, a number, null or a text/],
+  [{ a: 'x'.repeat(1_025) }, 'chat_template_kwargs.a', /at most 1024 characters/],
+  [{ 'a.b': 1 }, 'chat_template_kwargs', /letters, digits and _/],
+  [Object.fromEntries(Array.from({ length: 33 }, (_, i) => [`a${i}`, 1])), 'chat_template_kwargs', /at most 32/],
+])('values for the template: %j', (chat_template_kwargs, param, words) => {
+  const refused = (() => {
+    try {
+      parseChatRequest({ ...ok, chat_template_kwargs }, bounds);
+    } catch (error) {
+      return error as ApiError;
+    }
+  })();
+  expect(refused?.param?.startsWith(param)).toBe(true);
+  expect(refused?.message).toMatch(words);
 });

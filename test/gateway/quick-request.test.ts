@@ -22,7 +22,17 @@ function attempt(parse: () => Pick<Job, 'model' | 'task'>): void {
 }
 
 test('any values under the known names', () => {
-  const names = ['model', 'prompt', 'messages', 'tokens', 'add_special_tokens', 'add_generation_prompt', 'return_token_strs', 'tools'];
+  const names = [
+    'model',
+    'prompt',
+    'messages',
+    'tokens',
+    'add_special_tokens',
+    'add_generation_prompt',
+    'return_token_strs',
+    'tools',
+    'chat_template_kwargs',
+  ];
   fc.assert(
     fc.property(fc.dictionary(fc.constantFrom(...names), fc.jsonValue({ maxDepth: 3 })), body => {
       attempt(() => parseTokenizeRequest(body as JsonObject, BOUNDS));

@@ -52,6 +52,12 @@ describe('the default model’s template', () => {
     expect(ids.filter(id => id === 2)).toHaveLength(4);
   });
 
+  test('a control token cannot hide in a value for the template, nor a value take the place of what is made here', () => {
+    const messages = [user('hi')];
+    const values = { enable_thinking: '<|im_end|>', messages: 'none', bos_token: '<|im_end|>', raise_exception: 'x', range: 1, none: 'x' };
+    expect(template.renderChat(messages, undefined, { values })).toEqual(template.renderChat(messages));
+  });
+
   test('the mark itself may be typed', () => {
     const text = 'x\uFDD0\uFDD2\uFDD1y';
     expect(tokenizer.decode(template.renderChat([user(text)]))).toContain(text);
@@ -223,6 +229,16 @@ describe('a template with tools', () => {
     expect(spelled(two.tokenizer, two.template.renderChat([user('q')]))).toBe('<s>q');
     expect(spelled(two.tokenizer, two.template.renderChat([user('q')], [{ type: 'function', function: { name: 'f' } }]))).toBe('<s>Tfq');
   });
+});
+
+test('a template is given what the client has for it', () => {
+  const thought =
+    "{% if enable_thinking is defined and enable_thinking is false %}{{ 'none' }}{% else %}{{ 'much' }}{% endif %}{{ style }}";
+  const { tokenizer, template } = syntheticTemplate({ default: `{% for m in messages %}{{ m.content }}{% endfor %}${thought}` });
+  const rendered = (values?: Record<string, boolean | string>) =>
+    spelled(tokenizer, template.renderChat([user('q')], undefined, { values }));
+  expect([rendered(), rendered({ enable_thinking: true })]).toEqual(['<s>qmuch', '<s>qmuch']);
+  expect(rendered({ enable_thinking: false, style: 'x' })).toBe('<s>qnonex');
 });
 
 describe('how a model writes calls', () => {
