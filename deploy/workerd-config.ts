@@ -31,9 +31,12 @@ export async function writeWorkerdConfig(options: WorkerdOptions): Promise<strin
   return [workerd.default, 'serve', configPath];
 }
 
+/** Here a call to the console is a write of the process, and its text goes out as it is. */
+const GATHERED = { SLUICE_LOG_GATHER_MS: '20' };
+
 function workerdConfig(options: WorkerdOptions, objectFolder: string): string {
   const bindings = [
-    ...Object.entries(options.bindings).map(([name, value]) => `(name = ${text(name)}, text = ${text(value)})`),
+    ...Object.entries({ ...GATHERED, ...options.bindings }).map(([name, value]) => `(name = ${text(name)}, text = ${text(value)})`),
     ...DURABLE_OBJECTS.map(({ binding, className }) => `(name = ${text(binding)}, durableObjectNamespace = ${text(className)})`),
   ];
   const namespaces = DURABLE_OBJECTS.map(

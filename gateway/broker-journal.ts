@@ -4,6 +4,7 @@ import type { TokenEvent } from '../shared/token-event.ts';
 import { parseTraceparent } from '../shared/trace-context.ts';
 import { REQUEST_ID_HEADER } from './broker-call.ts';
 import type { Settings } from './env.ts';
+import { LogLines } from './log-lines.ts';
 import { type BrokerGauges, BrokerMetrics } from './metrics/broker-metrics.ts';
 import type { SeriesEntry } from './metrics/series.ts';
 import type { OpenJob } from './open-job.ts';
@@ -13,14 +14,16 @@ export class BrokerJournal {
   readonly #metrics: BrokerMetrics;
   readonly #hasAnswerLines: boolean;
   readonly #redisUp: Record<string, boolean> = {};
+  readonly #lines: LogLines;
 
-  constructor(broker: string, settings: Pick<Settings, 'accessLog'>) {
+  constructor(broker: string, settings: Pick<Settings, 'accessLog' | 'logGatherMs'>) {
     this.#metrics = new BrokerMetrics(broker);
+    this.#lines = new LogLines({ gatherMs: settings.logGatherMs, print: text => console.log(text) });
     this.#hasAnswerLines = settings.accessLog !== 'off';
   }
 
   write(line: Record<string, unknown>): void {
-    console.log(JSON.stringify({ at: new Date().toISOString(), ...line }));
+    this.#lines.write({ at: new Date().toISOString(), ...line }, task => void task());
   }
 
   /** Something went wrong that is made good later. */

@@ -55,6 +55,15 @@ const NUMBERS = {
     unit: 'levels',
     about: 'Deepest nesting of arrays and objects in a body.',
   },
+  logGatherMs: {
+    name: 'SLUICE_LOG_GATHER_MS',
+    fallback: 0,
+    min: 0,
+    max: 5_000,
+    unit: 'ms',
+    about:
+      'Lines of requests and answers that come within this time are written together; 0 writes each by itself, as Cloudflare wants it.',
+  },
   maxOpenCount: {
     name: 'SLUICE_MAX_OPEN_REQUESTS',
     fallback: 4096,

@@ -6,6 +6,7 @@ import type { MiddlewareHandler } from 'hono';
 import type { CallerVariables } from './api-key.ts';
 import type { Settings } from './env.ts';
 import { ERROR_CODE_HEADER } from './error-response.ts';
+import { LogLines } from './log-lines.ts';
 import { type RequestTrace, requestTrace, TRACE_RESPONSE_HEADER } from './request-trace.ts';
 
 export interface RequestIdVariables {
@@ -24,6 +25,7 @@ const CLIENT_ID = /^[\w.:-]{1,128}$/;
 export function requestLog(
   settings: Settings,
 ): MiddlewareHandler<{ Variables: RequestIdVariables & LogVariables & Partial<CallerVariables> }> {
+  const lines = new LogLines({ gatherMs: settings.logGatherMs, print: text => console.log(text) });
   return async function logRequest(c, next) {
     const startedAt = Date.now();
     const given = c.req.header('x-request-id');
@@ -53,6 +55,6 @@ export function requestLog(
       tenant: c.get('caller')?.tenant,
       ...c.get('logged'),
     };
-    console.log(JSON.stringify(line));
+    lines.write(line, task => c.executionCtx.waitUntil(task()));
   };
 }

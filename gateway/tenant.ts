@@ -65,8 +65,12 @@ export interface KeyChange {
   limits?: LimitsChange | undefined;
 }
 
-/** A commit takes about a millisecond of the processor, many times a request's own accounting (measured). */
+/**
+ * A commit takes about a millisecond of the processor, many times a request's own accounting, and holds the whole process up until the disk
+ * has it, which took 6 ms (measured). So what comes all the time is written more seldom than what comes now and then.
+ */
 const WRITE_AFTER_MS = 50;
+const WRITE_PAUSE_MS = 250;
 /** A settlement takes some milliseconds from the last byte of an answer: brokers let it wait for company. */
 const SETTLEMENT_WAIT_MS = 40;
 const MAX_KEYS = 1_000;
@@ -88,6 +92,7 @@ export class Tenant extends DurableObject<Env> {
   readonly #models = new Map<string, string>();
   #isAlarmSet = false;
   #isWriting = false;
+  #writtenAt = 0;
   #settled = Promise.withResolvers<void>();
 
   constructor(state: DurableObjectState, env: Env) {
@@ -333,10 +338,17 @@ export class Tenant extends DurableObject<Env> {
   #writeSoon(): void {
     if (this.#isWriting) return;
     this.#isWriting = true;
-    setTimeout(() => {
-      this.#isWriting = false;
-      this.#store.flush();
-    }, WRITE_AFTER_MS);
+    const now = Date.now();
+    // A clock that was set back is no reason to wait for longer than the pause.
+    const pauseMs = Math.min(WRITE_PAUSE_MS, this.#writtenAt + WRITE_PAUSE_MS - now);
+    setTimeout(
+      () => {
+        this.#isWriting = false;
+        this.#writtenAt = Date.now();
+        this.#store.flush();
+      },
+      Math.max(WRITE_AFTER_MS, pauseMs),
+    );
   }
 
   /**

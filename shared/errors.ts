@@ -40,6 +40,9 @@ export function statusOf(code: ErrorCode): number {
   return status === 499 ? 400 : status;
 }
 
+/** V8's own, which no standard names. */
+const stacks = Error as ErrorConstructor & { stackTraceLimit?: number | undefined };
+
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly param: string | undefined;
@@ -47,7 +50,11 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | undefined;
 
   constructor(code: ErrorCode, message: string, detail: { param?: string; retryAfterSeconds?: number; cause?: unknown } = {}) {
+    // Where a refusal comes from nobody asks, and under a flood a stack takes as long as the rest of the reply.
+    const { stackTraceLimit } = stacks;
+    if (TABLE[code].status < 500) stacks.stackTraceLimit = 0;
     super(message, { cause: detail.cause });
+    stacks.stackTraceLimit = stackTraceLimit;
     this.name = 'ApiError';
     this.code = code;
     this.param = detail.param;

@@ -140,8 +140,10 @@ describe('trace context', () => {
     expect(own).not.toContain(SPAN);
     const jobId = response.headers.get('x-sluice-stream-id')!;
     expect(stack.source.jobs.get(jobId)).toMatchObject({ traceparent: own, tracestate: 'congo=t61rcWkgMzE' });
-    await eventually('the line of the answer', () => lines().some(line => line.event === 'answer' && line.jobId === jobId));
     const requestId = response.headers.get('x-request-id')!;
+    await eventually('the lines of answer and request', () => {
+      return lines().some(line => line.event === 'answer' && line.jobId === jobId) && lines().some(line => line.requestId === requestId);
+    });
     expect(lines().find(line => line.requestId === requestId)).toMatchObject({
       event: 'request',
       traceId: TRACE,
@@ -179,6 +181,7 @@ test('a refusal is logged by its code, and the header that tells it stays inside
   expect(response.status).toBe(400);
   expect(response.headers.get('x-sluice-error-code')).toBeNull();
   const requestId = response.headers.get('x-request-id');
+  await eventually('the line of the request', () => lines().some(line => line.requestId === requestId));
   expect(lines().find(line => line.requestId === requestId)).toMatchObject({ status: 400, code: 'missing_required_parameter' });
 });
 
