@@ -1,20 +1,20 @@
 /**
- * Dispatcher: into which queue a job goes and where in it: to the batcher that holds the beginning of its prompt or to whoever is free
- * first, behind those whose turn is before its tenant's; or that it is refused. What is refused counts to nobody.
+ * Dispatcher: puts jobs on queues: on that of the batcher that holds the beginning of its prompt or of whoever is free first, behind those whose
+ * turn is before its tenant's; or refuses them. What is refused counts to nobody.
  */
 import type { BatcherCard } from '../shared/batcher-card.ts';
 import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError } from '../shared/errors.ts';
 import { isQuick, type Job } from '../shared/job.ts';
-import { ownQueue, QUICK_QUEUE, queueNameOf, SHARED_QUEUE } from '../shared/keys.ts';
+import { ownQueue, QUICK_QUEUE, SHARED_QUEUE } from '../shared/keys.ts';
 import { PrefixDirectory } from '../shared/prefix-directory.ts';
 import { Admission } from './admission.ts';
 import { loadOf, type ModelLoad } from './card-board.ts';
 import type { Settings } from './env.ts';
-import { FairQueue } from './fair-queue.ts';
+import { type Entrant, FairQueue } from './fair-queue.ts';
 import { PlacedJobs } from './placed-jobs.ts';
 import { PrefixFeed } from './prefix-feed.ts';
-import { PrefixRouter } from './prefix-router.ts';
+import { PrefixRouter, type Route } from './prefix-router.ts';
 import type { QueueEstimate } from './queue-estimate.ts';
 import type { RedisLink } from './redis.ts';
 import type { ReplyRecord } from './reply-record.ts';
@@ -38,13 +38,13 @@ export interface Petition {
   maxWaitMs: number | undefined;
 }
 
+/** Where a job may go. */
 export interface Place {
-  /** Whose own queue; undefined for the shared one. */
-  batcherId: string | undefined;
-  /** In the queue of what needs no row. */
-  isQuick?: boolean;
-  priority: number;
-  /** What was counted to the tenant. */
+  /** To the batcher that holds the beginning of its prompt, into its own queue; undefined for another queue. */
+  route: Route | undefined;
+  /** Into the queue of what needs no row. */
+  isQuick: boolean;
+  /** What is counted to the tenant. */
   expectedTokens: number;
 }
 
@@ -60,6 +60,8 @@ export class Dispatcher {
   readonly #cards: DispatcherOptions['cards'];
   /** Of this broker: what is known of the jobs that wait. */
   readonly #placed = new PlacedJobs();
+  /** Jobs on their way to a queue, and what is to be done should they get there. */
+  readonly #entering = new Map<string, { settle?(): void }>();
 
   constructor({ link, cards, estimate, settings, onTrouble }: DispatcherOptions) {
     const directory = new PrefixDirectory();
@@ -70,86 +72,111 @@ export class Dispatcher {
     this.#cards = cards;
   }
 
-  /** Throws `queue_full`, or `dependency_unavailable`. `cards` may be of all models, and stale. */
-  async place(petition: Petition, cards: readonly BatcherCard[]): Promise<Place> {
-    const { job } = petition;
-    if (isQuick(job)) return await this.#enterQuick(petition);
-    const serving = cards.filter(card => card.model === job.model && card.state === 'serving' && isFresh(card, Date.now()));
+  /** Where the job may go, the best first. `cards` may be of all models, and stale. Throws `queue_full` where it is nowhere begun in time. */
+  async places(petition: Petition, cards: readonly BatcherCard[]): Promise<Place[]> {
+    const { job, promptTokens } = petition;
+    if (isQuick(job)) return [{ route: undefined, isQuick: true, expectedTokens: Math.max(1, promptTokens) }];
     // One batcher alone is sent everything anyway.
-    if (serving.length > 1) {
+    if (servingOf(job.model, cards).length > 1) {
       await this.#feed.refresh(cards, Date.now());
       this.#feed.follow(this.#cards);
     }
+    const shared = { route: undefined, isQuick: false, expectedTokens: this.#admission.expectedTokens(job, promptTokens) };
     const route = this.#router.route(job, cards, Date.now());
-    if (route !== undefined) {
-      const own = serving.filter(card => card.batcherId === route.batcherId);
-      // What waits there is counted in the queue itself.
-      const load = { ...loadOf(own, job.model, Date.now()), ownQueueCount: 0 };
-      const place = await this.#enter(petition, { serving, batcherId: route.batcherId, load });
-      if (!(place instanceof Error)) {
-        this.#router.sent(route, cards);
-        return place;
-      }
-    }
-    const place = await this.#enter(petition, { serving, batcherId: undefined, load: loadOf(cards, job.model, Date.now()) });
-    if (place instanceof Error) throw place;
-    return place;
+    const places = route === undefined ? [shared] : [{ ...shared, route }, shared];
+    const inTime = places.filter(place => this.#terms(petition, place, cards).maxAheadCount >= 0);
+    if (inTime.length > 0) return inTime;
+    const { applicant, load } = this.#terms(petition, shared, cards);
+    throw this.#admission.refusal(applicant, 0, load);
   }
 
-  /** The job is over, or was never put there: its tenant is held to what was computed for it. */
+  /**
+   * Puts the job there, unless it is refused: the error says why. Who asks must be ready for its events. Throws `dependency_unavailable`; the
+   * job may then be there nevertheless.
+   */
+  async enter(petition: Petition, place: Place, cards: readonly BatcherCard[]): Promise<ApiError | undefined> {
+    const { id } = petition.job;
+    const entering: { settle?(): void } = {};
+    this.#entering.set(id, entering);
+    try {
+      const refusal = place.isQuick ? await this.#enterQuick(petition, place) : await this.#enter(petition, place, cards);
+      if (refusal === undefined) entering.settle?.();
+      return refusal;
+    } finally {
+      this.#entering.delete(id);
+    }
+  }
+
+  /** The job is over: its tenant is held to what was computed for it. */
   settle(record: ReplyRecord, computedTokens: number): void {
-    const { id, model, serviceClass, tenant, weight, expectedTokens: tokens, isQuick = false } = record;
+    const entering = this.#entering.get(record.id);
+    // Its client has left while it was on its way: what is not counted yet is not to be given back.
+    if (entering === undefined) this.#settle(record, computedTokens);
+    else entering.settle = () => this.#settle(record, computedTokens);
+  }
+
+  #settle({ id, model, serviceClass, tenant, weight, expectedTokens: tokens, isQuick = false }: ReplyRecord, computedTokens: number): void {
     this.#placed.remove(model, id);
-    const entrant = { id, model, serviceClass, tenant, weight, tokens, isQuick, queueName: queueNameOf(record) };
     // What needed no row was computed by nobody else either: it took what was expected.
-    this.#fair.settle(entrant, isQuick ? tokens : computedTokens);
+    this.#fair.settle({ model, serviceClass, tenant, weight, tokens, isQuick }, isQuick ? tokens : computedTokens);
   }
 
   /** A queue by itself, in which work is measured by the text that it is about. */
-  async #enterQuick({ job, promptTokens, weight }: Petition): Promise<Place> {
-    const { id, model, tenant, serviceClass } = job;
-    const tokens = Math.max(1, promptTokens);
-    const entrant = {
-      id,
-      model,
-      serviceClass,
-      tenant,
-      weight,
-      tokens,
-      queueName: QUICK_QUEUE,
-      maxAheadCount: MAX_QUICK_AHEAD,
-      isQuick: true,
-    };
-    const entry = await this.#fair.enter(entrant, [QUICK_QUEUE]);
-    if (entry.outcome === 'refused') {
-      throw new ApiError('queue_full', `${entry.aheadCount} requests of this kind wait before this one; ${MAX_QUICK_AHEAD} are the most.`, {
-        retryAfterSeconds: QUICK_RETRY_AFTER_SECONDS,
-      });
-    }
-    return { batcherId: undefined, isQuick: true, priority: entry.priority, expectedTokens: tokens };
+  async #enterQuick(petition: Petition, { expectedTokens }: Place): Promise<ApiError | undefined> {
+    const entrant = { ...entrantOf(petition), tokens: expectedTokens, maxAheadCount: MAX_QUICK_AHEAD, isQuick: true };
+    const entry = await this.#fair.enter(entrant, JSON.stringify(petition.job), [QUICK_QUEUE]);
+    if (entry.outcome === 'entered') return undefined;
+    return new ApiError('queue_full', `${entry.aheadCount} requests of this kind wait before this one; ${MAX_QUICK_AHEAD} are the most.`, {
+      retryAfterSeconds: QUICK_RETRY_AFTER_SECONDS,
+    });
   }
 
-  async #enter(
-    { job, promptTokens, weight, maxWaitMs }: Petition,
-    to: { serving: readonly BatcherCard[]; batcherId: string | undefined; load: ModelLoad },
-  ): Promise<Place | Error> {
-    const { id, model, tenant, serviceClass } = job;
-    const tokens = this.#admission.expectedTokens(job, promptTokens);
-    const applicant = { model, tokens, maxWaitMs, queued: this.#placed.mean(model) };
-    const maxAheadCount = this.#admission.maxAheadCount(applicant, to.load);
-    if (maxAheadCount < 0) return this.#admission.refusal(applicant, 0, to.load);
-    const queueName = queueNameOf(to);
-    const queueNames = [SHARED_QUEUE, ...to.serving.filter(card => card.ownQueueCount !== undefined).map(card => ownQueue(card.batcherId))];
+  async #enter(petition: Petition, place: Place, cards: readonly BatcherCard[]): Promise<ApiError | undefined> {
+    const { route, expectedTokens: tokens } = place;
+    const { job, promptTokens } = petition;
+    const { id, model } = job;
+    const { applicant, load, maxAheadCount } = this.#terms(petition, place, cards);
+    const queueNames = [
+      SHARED_QUEUE,
+      ...servingOf(model, cards)
+        .filter(card => card.ownQueueCount !== undefined)
+        .map(card => ownQueue(card.batcherId)),
+    ];
     // Before it has its place: those that ask at the same time must know of it.
     this.#placed.add(model, id, { tokens, promptTokens });
     let isPlaced = false;
     try {
-      const entry = await this.#fair.enter({ id, model, serviceClass, tenant, weight, tokens, queueName, maxAheadCount }, queueNames);
-      if (entry.outcome === 'refused') return this.#admission.refusal(applicant, entry.aheadCount, to.load);
+      const entrant = { ...entrantOf(petition), tokens, maxAheadCount, batcherId: route?.batcherId };
+      const entry = await this.#fair.enter(entrant, JSON.stringify(job), queueNames);
+      if (entry.outcome === 'refused') return this.#admission.refusal(applicant, entry.aheadCount, load);
       isPlaced = true;
-      return { batcherId: to.batcherId, priority: entry.priority, expectedTokens: tokens };
+      if (route !== undefined) this.#router.sent(route, cards);
+      return undefined;
     } finally {
       if (!isPlaced) this.#placed.remove(model, id);
     }
   }
+
+  /** What is held against the job there: how many may stand before it, and what that comes from. */
+  #terms({ job: { model }, maxWaitMs }: Petition, { route, expectedTokens: tokens }: Place, cards: readonly BatcherCard[]) {
+    const load = loadFor(model, route?.batcherId, cards);
+    const applicant = { model, tokens, maxWaitMs, queued: this.#placed.mean(model) };
+    return { load, applicant, maxAheadCount: this.#admission.maxAheadCount(applicant, load) };
+  }
+}
+
+function servingOf(model: string, cards: readonly BatcherCard[]): BatcherCard[] {
+  return cards.filter(card => card.model === model && card.state === 'serving' && isFresh(card, Date.now()));
+}
+
+function loadFor(model: string, batcherId: string | undefined, cards: readonly BatcherCard[]): ModelLoad {
+  if (batcherId === undefined) return loadOf(cards, model, Date.now());
+  const own = cards.filter(card => card.batcherId === batcherId);
+  // What waits there is counted in the queue itself.
+  return { ...loadOf(own, model, Date.now()), ownQueueCount: 0 };
+}
+
+function entrantOf({ job, weight }: Petition): Pick<Entrant, 'id' | 'model' | 'tenant' | 'serviceClass' | 'weight'> {
+  const { id, model, tenant, serviceClass } = job;
+  return { id, model, tenant, serviceClass, weight };
 }

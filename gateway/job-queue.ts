@@ -1,24 +1,18 @@
-/** JobQueue: puts jobs on their model's queue and takes them off again; the one place of the gateway that knows BullMQ. */
+/** JobQueue: what waits on the queues of models, and how it is taken off them again. */
 import type { ApiError } from '../shared/errors.ts';
-import type { Job } from '../shared/job.ts';
 import {
   CANCEL_LIFETIME_MS,
   cancelKey,
   fenceKey,
   GENERATION_LIFETIME_MS,
   generationKey,
-  ownQueuesKey,
   queueNameOf,
   queuePrefix,
 } from '../shared/keys.ts';
+import { QUEUE_EVENT_COUNT } from './queue-entry.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
 import { RedisScript } from './redis-script.ts';
-
-/** A batcher decides itself when a job has been tried too often; BullMQ must not decide before it. */
-const ATTEMPTS = 100;
-/** Nobody reads BullMQ's own events. */
-const QUEUE_EVENT_COUNT = 100;
 
 /** Queues of batchers come and go with them. */
 const MAX_QUEUES = 256;
@@ -70,29 +64,6 @@ export class JobQueue {
 
   constructor(link: RedisLink) {
     this.#link = link;
-  }
-
-  /** A job that is there already stays as it is. Throws `dependency_unavailable`; the job may then be on the queue nevertheless. */
-  async add(job: Job, place: { batcherId: string | undefined; isQuick?: boolean; priority: number }): Promise<void> {
-    const { batcherId, isQuick, priority } = place;
-    const { model } = job;
-    try {
-      await this.#link.run(() =>
-        this.#queue({ model, batcherId, isQuick }).add('generate', job, {
-          jobId: job.id,
-          priority,
-          attempts: ATTEMPTS,
-          removeOnComplete: true,
-          removeOnFail: true,
-        }),
-      );
-      // After the job: who looks whether the queue is empty before it takes it off the list finds the one or comes before the other.
-      if (batcherId !== undefined) await this.#link.run(client => client.sadd(ownQueuesKey(model), batcherId));
-    } catch (error) {
-      // A queue that could not set itself up stays that way.
-      this.#forget({ model, batcherId, isQuick });
-      throw error;
-    }
   }
 
   /** Whether it waits or is worked on. */
@@ -170,10 +141,6 @@ export class JobQueue {
       if (this.#queues.size > MAX_QUEUES) this.#forgetKey(this.#queues.keys().next().value!);
     }
     return queue;
-  }
-
-  #forget(of: Omit<QueuedJob, 'id'>): void {
-    this.#forgetKey(keyOf(of));
   }
 
   #forgetKey(key: string): void {

@@ -15,7 +15,8 @@ export const MAX_LISTENERS = 32;
 const MAX_SHARERS = 1_024;
 
 export class OpenJob {
-  readonly record: ReplyRecord;
+  /** Until it is on a queue, which one that will be is not settled. */
+  record: ReplyRecord;
   readonly order: EventOrder;
   readonly bill = new Bill();
   /** It goes on for a while when its last client has left. */

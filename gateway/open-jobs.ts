@@ -181,6 +181,14 @@ export class OpenJobs {
     await this.#options.queue.withdraw(job.record, ending);
   }
 
+  /** It was let onto no queue: its clients are told, and nothing is left of it. */
+  async refuse(job: OpenJob, error: ApiError, now: number): Promise<void> {
+    if (this.#jobs.get(job.id) !== job) return;
+    this.#jobs.delete(job.id);
+    job.fail(error, now);
+    await this.#options.keeper.drop(job.record);
+  }
+
   #close(job: OpenJob): void {
     if (this.#jobs.get(job.id) !== job) return;
     this.#jobs.delete(job.id);

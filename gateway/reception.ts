@@ -2,6 +2,7 @@
  * Reception: how a request becomes a job of a broker: let in by its tenant's object, or answered with what that has kept; given its place in a
  * queue; and put there. Whatever was reserved for a request that becomes no job is given back.
  */
+import type { BatcherCard } from '../shared/batcher-card.ts';
 import { ApiError, toApiError } from '../shared/errors.ts';
 import { isQuick, type Job, promptsOf, taskOf } from '../shared/job.ts';
 import type { RelayRequest } from './broker-call.ts';
@@ -9,15 +10,16 @@ import { cachedReply } from './cached-reply.ts';
 import { type CardBoard, findModel, modelMeant, type ServedModel } from './card-board.ts';
 import { DOOR_HEADER, doorOf } from './closed-doors.ts';
 import type { Idempotency } from './delivery.ts';
-import type { Dispatcher, Place } from './dispatcher.ts';
+import type { Dispatcher, Petition, Place } from './dispatcher.ts';
 import type { Settings } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import type { HeldRequests } from './held-requests.ts';
 import type { JobQueue } from './job-queue.ts';
 import { limitHeaders } from './limit-headers.ts';
+import type { OpenJob } from './open-job.ts';
 import { cancelled, type OpenJobs } from './open-jobs.ts';
 import type { RecordKeeper } from './record-keeper.ts';
-import { replyRecord } from './reply-record.ts';
+import { type ReplyRecord, replyRecord } from './reply-record.ts';
 import { cacheKeyOf } from './response-cache.ts';
 import { acceptedResponse } from './responses/kept-responses.ts';
 import { keptInput } from './responses/response-input.ts';
@@ -57,9 +59,11 @@ export interface Admitted {
 
 /** A job as it goes on the queue. */
 interface Task {
-  job: Job;
+  petition: Petition;
   isSureToFit: boolean;
-  place: Place;
+  /** Where it may go, the best first. */
+  places: Place[];
+  cards: readonly BatcherCard[];
 }
 
 const BUSY_RETRY_AFTER_SECONDS = 1;
@@ -151,7 +155,7 @@ export class Reception {
       if (joined !== undefined) return joined;
     }
     try {
-      return { job, isSureToFit, place: await this.#place(job, call, admitted.weight) };
+      return { isSureToFit, ...(await this.#petition(job, call, admitted.weight)) };
     } catch (error) {
       if (idempotency !== undefined) await keeper.release(idempotency.digest, job.id).catch(() => undefined);
       throw error;
@@ -186,16 +190,19 @@ export class Reception {
     return await held.during(job.model, () => onceServed(findNow, { maxMs: scaleFromZeroWaitMs, signal }));
   }
 
-  async #place(job: Job, { promptTokens, maxWaitMs }: RelayRequest, weight: number): Promise<Place> {
+  async #petition(job: Job, { promptTokens, maxWaitMs }: RelayRequest, weight: number): Promise<Omit<Task, 'isSureToFit'>> {
     const { board, dispatcher, follow } = this.#options;
     // Before the job is on the queue: its first event may be written a moment later.
     await follow(job.shard);
-    return await dispatcher.place({ job, promptTokens, weight, maxWaitMs }, await board.cards());
+    const cards = await board.cards();
+    const petition = { job, promptTokens, weight, maxWaitMs };
+    return { petition, cards, places: await dispatcher.places(petition, cards) };
   }
 
   async #submit(call: RelayRequest, { weight, isBounded, headers }: Admitted, task: Task, signal: AbortSignal): Promise<Response> {
-    const { queue, keeper, jobs, visits, clock } = this.#options;
-    const { job, isSureToFit, place } = task;
+    const { desk, queue, jobs, visits, clock } = this.#options;
+    const { petition, isSureToFit, places } = task;
+    const { job } = petition;
     const record = replyRecord(job, {
       promptTokensBound: call.promptTokensBound,
       reply: call.reply,
@@ -205,10 +212,8 @@ export class Reception {
       reservedPromptTokens: call.promptTokens,
       idempotency: call.delivery.idempotency?.digest,
       isCoalesced: call.delivery.idempotency?.isCoalesced,
-      batcherId: place.batcherId,
-      isQuick: place.isQuick,
       weight,
-      expectedTokens: place.expectedTokens,
+      ...asRecorded(places[0]!),
       // What the limits have cut short is nobody else's answer.
       cacheKey: call.cache === undefined || isBounded ? undefined : cacheKeyOf(job.model, call.cache.content),
     });
@@ -221,18 +226,41 @@ export class Reception {
         ? undefined
         : visits.listen(entry, { signal, seenSeq: -1, headers });
     if (relay !== undefined) entry.join(relay, { isBehind: false, now });
+    let refusal: ApiError | undefined;
     try {
-      await Promise.all([keeper.put(record, keptInput(record, job)), queue.add(job, place)]);
+      refusal = await this.#enter(entry, task);
     } catch (error) {
       // It may be on the queue nevertheless. A client with an idempotency key tries again, and finds it there.
       if (record.idempotency === undefined) void jobs.fail(entry, toApiError(error), clock());
       else entry.dismiss(toApiError(error), clock());
       throw error;
     }
+    if (refusal !== undefined) {
+      desk.settle(job.tenant, { id: call.job.id, model: job.model, used: undefined });
+      await jobs.refuse(entry, refusal, now);
+      throw refusal;
+    }
     if (relay === undefined) return acceptedResponse(record, headers);
     relay.begin(clock());
     // The client may have gone while the job was on its way, before there was anything to take back.
-    if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(record, cancelled());
+    if (jobs.find(job.id, job.tenant) === undefined && !entry.order.isAnswered) void queue.withdraw(entry.record, cancelled());
     return await relay.response;
   }
+
+  /** Puts the job where it may go; the refusal when that is nowhere. Its record comes first: who finds the job finds that too. */
+  async #enter(entry: OpenJob, { petition, places, cards }: Task): Promise<ApiError | undefined> {
+    const { keeper, dispatcher } = this.#options;
+    const input = keptInput(entry.record, petition.job);
+    let refusal: ApiError | undefined;
+    for (const place of places) {
+      entry.record = { ...entry.record, ...asRecorded(place) };
+      [, refusal] = await Promise.all([keeper.put(entry.record, input), dispatcher.enter(petition, place, cards)]);
+      if (refusal === undefined) return undefined;
+    }
+    return refusal;
+  }
+}
+
+function asRecorded({ route, isQuick, expectedTokens }: Place): Pick<ReplyRecord, 'batcherId' | 'isQuick' | 'expectedTokens'> {
+  return { batcherId: route?.batcherId, isQuick: isQuick || undefined, expectedTokens };
 }

@@ -127,6 +127,12 @@ export class RecordKeeper {
     });
   }
 
+  /** Of a job that came onto no queue: nothing of it is left, its idempotency key is free. Never throws: by itself it goes a while later. */
+  async drop(record: ReplyRecord): Promise<void> {
+    this.end(record, false);
+    await this.forget(record, undefined).catch(() => undefined);
+  }
+
   /** Undefined for a job that there is not, or not any more, or of another tenant: all three take the same look-up. */
   async find(id: string, tenant: string): Promise<ReplyRecord | undefined> {
     const json = await this.#options.link.run(client => client.get(replyKey(id, tenant)));

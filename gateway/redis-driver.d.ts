@@ -54,7 +54,6 @@ export declare class Redis {
   /** `OK`, or null where the key was there before. */
   set(key: string, value: string, unit: 'PX', lifetimeMs: number, condition: 'NX'): Promise<string | null>;
   exists(key: string): Promise<number>;
-  sadd(key: string, member: string): Promise<number>;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   evalsha(digest: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   hgetall(key: string): Promise<Record<string, string>>;
@@ -73,19 +72,20 @@ export interface QueueOptions {
   streams: { events: { maxLen: number } };
 }
 
-export interface AddOptions {
-  jobId: string;
-  /** From 1, the highest, to 2,097,152; an absent one would rank above all. */
-  priority: number;
-  attempts: number;
-  removeOnComplete: boolean;
-  removeOnFail: boolean;
-}
+/**
+ * The script by which BullMQ puts a job with a priority on its queue.
+ *
+ * KEYS[1..9]  the queue's structures: marker, meta, id, prioritized, delayed, completed, active, events, pc
+ *
+ * ARGV[1]  prefix of the names, id, name and time in ms of the job, packed
+ * ARGV[2]  the job in JSON
+ * ARGV[3]  its options, packed
+ */
+export declare const addPrioritizedJob: { content: string; keys: 9 };
 
 export declare class Queue {
   constructor(name: string, options: QueueOptions);
   on(event: 'error', listener: (error: Error) => void): this;
-  add(name: string, data: unknown, options: AddOptions): Promise<unknown>;
   /** 1 when the job is gone; 0 when it is not there or a batcher has it. */
   remove(jobId: string): Promise<number>;
   /** Lets go of the connection, which is not its own. */

@@ -36,12 +36,10 @@ export function queueKey(model: string, queueName: string, structure: 'wait' | '
   return `${queuePrefix(model)}:${queueName}:${structure}`;
 }
 
-/** Hash: jobs that were given a place and may not be on their queue yet, with that place. A lane is a class of service of the queues that share their order. */
-export function enteringKey(model: string, lane: string): string {
-  return `${queuePrefix(model)}:entering:${lane}`;
-}
-
-/** Sorted set: up to which virtual time each tenant has used its share of a model, and how late it is. */
+/**
+ * Sorted set: up to which virtual time each tenant has used its share of a model, and how late it is. A lane is a class of service of the queues
+ * that share their order.
+ */
 export function fairKey(model: string, lane: string): string {
   return `${queuePrefix(model)}:fair:${lane}`;
 }

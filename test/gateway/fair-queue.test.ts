@@ -3,7 +3,7 @@ import { Queue, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Entrant, FairQueue, firstPriority, STEPS_PER_CLASS } from '../../gateway/fair-queue.ts';
-import { fairKey, ownQueue, queueKey, queuePrefix, SHARED_QUEUE } from '../../shared/keys.ts';
+import { fairKey, ownQueue, ownQueuesKey, queueKey, queuePrefix, SHARED_QUEUE } from '../../shared/keys.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
@@ -39,14 +39,9 @@ class Simulation {
   #nextId = 0;
 
   async arrive(job: Partial<Waiting> & { tenant: string; tokens: number }): Promise<Awaited<ReturnType<FairQueue['enter']>>> {
-    const { model, serviceClass, weight, queueName, maxAheadCount, ...rest } = { ...DEFAULTS, ...job };
-    const id = `${job.tenant}-${this.#nextId++}`;
-    const entrant: Entrant = { id, model, serviceClass, weight, queueName, maxAheadCount, tenant: job.tenant, tokens: job.tokens };
-    const entry = await fair.enter(entrant, [SHARED_QUEUE]);
-    if (entry.outcome === 'refused') return entry;
-    this.#jobs.set(id, { usedTokens: job.tokens, ...rest, ...entrant });
-    await redis.hset(`${queuePrefix(MODEL)}:${queueName}:${id}`, 'priority', entry.priority);
-    await redis.zadd(queueKey(MODEL, queueName, 'prioritized'), entry.priority * SCORES_PER_PRIORITY + this.#nextId, id);
+    const waiting: Waiting = { ...DEFAULTS, usedTokens: job.tokens, ...job, id: `${job.tenant}-${this.#nextId++}` };
+    const entry = await enter(waiting);
+    if (entry.outcome === 'entered') this.#jobs.set(waiting.id, waiting);
     return entry;
   }
 
@@ -58,7 +53,7 @@ class Simulation {
     this.#jobs.delete(id);
     this.order.push(id);
     this.served.set(job.tenant, (this.served.get(job.tenant) ?? 0) + job.usedTokens);
-    await redis.del(`${queuePrefix(MODEL)}:${job.queueName}:${id}`);
+    await redis.del(`${queuePrefix(MODEL)}:${SHARED_QUEUE}:${id}`);
     fair.settle(job, job.usedTokens);
     return job;
   }
@@ -80,8 +75,12 @@ class Simulation {
 }
 
 const DEFAULTS: Omit<Entrant, 'id' | 'tenant' | 'tokens'> = {
-  ...{ model: MODEL, serviceClass: 'default', weight: 1, queueName: SHARED_QUEUE, maxAheadCount: Number.POSITIVE_INFINITY },
+  ...{ model: MODEL, serviceClass: 'default', weight: 1, maxAheadCount: Number.POSITIVE_INFINITY },
 };
+
+function enter(entrant: Entrant, queueNames: readonly string[] = [SHARED_QUEUE]): ReturnType<FairQueue['enter']> {
+  return fair.enter(entrant, JSON.stringify({ id: entrant.id }), queueNames);
+}
 
 describe('FairQueue', () => {
   it('serves two tenants alike of whom one floods ten times as much', async () => {
@@ -157,10 +156,10 @@ describe('FairQueue', () => {
     }
   });
 
-  it('nor behind one whose jobs have their places and are not on the queue yet', async () => {
+  it('nor behind one that comes at once', async () => {
     const entrant = (id: string, tenant: string) => ({ ...DEFAULTS, id, tenant, tokens: 500 });
-    const flood = await Promise.all(Array.from({ length: 20 }, (_, i) => fair.enter(entrant(`f${i}`, 'flood'), [SHARED_QUEUE])));
-    const light = await fair.enter(entrant('l', 'light'), [SHARED_QUEUE]);
+    const flood = await Promise.all(Array.from({ length: 20 }, (_, i) => enter(entrant(`f${i}`, 'flood'))));
+    const light = await enter(entrant('l', 'light'));
     const priorities = flood.map(entry => (entry.outcome === 'entered' ? entry.priority : 0));
     expect(new Set(priorities).size).toBe(20);
     expect(light.outcome === 'entered' && light.priority).toBeLessThan(Math.min(...priorities));
@@ -208,13 +207,11 @@ describe('FairQueue', () => {
     }
   });
 
-  it('bounds a burst of which none is on the queue yet', async () => {
+  it('bounds a burst', async () => {
     const simulation = new Simulation();
     await simulation.arrive({ tenant: 'a', tokens: 100 });
     const burst = await Promise.all(
-      Array.from({ length: 10 }, (_, index) =>
-        fair.enter({ ...DEFAULTS, id: `burst-${index}`, tenant: 'a', tokens: 100, maxAheadCount: 4 }, [SHARED_QUEUE]),
-      ),
+      Array.from({ length: 10 }, (_, index) => enter({ ...DEFAULTS, id: `burst-${index}`, tenant: 'a', tokens: 100, maxAheadCount: 4 })),
     );
     expect(burst.map(entry => [entry.outcome, entry.aheadCount])).toEqual(
       Array.from({ length: 10 }, (_, index) => (index < 4 ? ['entered', index + 1] : ['refused', 5])),
@@ -226,9 +223,14 @@ describe('FairQueue', () => {
   it('counts a refused request to nobody', async () => {
     const simulation = new Simulation();
     for (let i = 0; i < 10; i++) await simulation.arrive({ tenant: 'a', tokens: 100 });
-    const before = await redis.zrange(fairKey(MODEL, 'default'), '0', '-1', 'WITHSCORES');
+    const held = async () => [
+      await redis.zrange(fairKey(MODEL, 'default'), '0', '-1', 'WITHSCORES'),
+      await redis.zrange(queueKey(MODEL, SHARED_QUEUE, 'prioritized'), '0', '-1', 'WITHSCORES'),
+      (await redis.keys('*')).sort(),
+    ];
+    const before = await held();
     expect(await simulation.arrive({ tenant: 'a', tokens: 100, maxAheadCount: 9 })).toEqual({ outcome: 'refused', aheadCount: 10 });
-    expect(await redis.zrange(fairKey(MODEL, 'default'), '0', '-1', 'WITHSCORES')).toEqual(before);
+    expect(await held()).toEqual(before);
     expect(await simulation.arrive({ tenant: 'b', tokens: 100, maxAheadCount: 0 })).toMatchObject({ outcome: 'entered' });
   });
 
@@ -251,17 +253,11 @@ describe('FairQueue', () => {
   it('moves what is on the real queue, and what batchers have of it', async () => {
     const connection = { url: server.url, maxRetriesPerRequest: null };
     const names = [SHARED_QUEUE, ownQueue('x')];
-    const queues = names.map(name => new Queue(name, { connection, prefix: queuePrefix(MODEL) }));
     const workers = names.map(name => new Worker(name, null, { connection, prefix: queuePrefix(MODEL), autorun: false }));
-    const enter = async (index: number, id: string, tokens: number) => {
-      const entry = await fair.enter({ ...DEFAULTS, id, tenant: 'a', tokens, queueName: names[index]! }, names);
+    const add = async (index: number, id: string, tokens: number) => {
+      const entry = await enter({ ...DEFAULTS, id, tenant: 'a', tokens, batcherId: index === 0 ? undefined : 'x' }, names);
       if (entry.outcome === 'refused') throw new Error('refused');
       return entry.priority;
-    };
-    const add = async (index: number, id: string, tokens: number) => {
-      const priority = await enter(index, id, tokens);
-      await queues[index]!.add('generate', { id }, { jobId: id, priority });
-      return priority;
     };
     await add(0, 'running', 1_000_000);
     const running = (await workers[0]!.getNextJob('token', { block: false }))!;
@@ -279,6 +275,37 @@ describe('FairQueue', () => {
     const order: (string | undefined)[] = [];
     for (let i = 0; i < 3; i++) order.push((await workers[0]!.getNextJob('token', { block: false }))?.id);
     expect(order).toEqual(['running', 'shared', 'last']);
-    await Promise.all([...workers.map(worker => worker.close(true)), ...queues.map(queue => queue.close())]);
+    await Promise.all(workers.map(worker => worker.close(true)));
+  });
+
+  it('puts a job on the queue as BullMQ itself does', async () => {
+    const connection = { url: server.url, maxRetriesPerRequest: null };
+    const queue = new Queue('theirs', { connection, prefix: queuePrefix(MODEL), streams: { events: { maxLen: 100 } } });
+    const entry = await enter({ ...DEFAULTS, id: 'j', tenant: 'a', tokens: 5 });
+    const priority = entry.outcome === 'entered' ? entry.priority : 0;
+    await queue.add('generate', { id: 'j' }, { jobId: 'j', priority, attempts: 100, removeOnComplete: true, removeOnFail: true });
+    const of = async (name: string) => {
+      const prefix = `${queuePrefix(MODEL)}:${name}`;
+      const { timestamp, opts, ...job } = await redis.hgetall(`${prefix}:j`);
+      return {
+        ...{ job, opts: JSON.parse(opts!), age: Math.round((Date.now() - Number(timestamp)) / 60_000) },
+        waiting: await redis.zrange(`${prefix}:prioritized`, '0', '-1', 'WITHSCORES'),
+        marker: await redis.zrange(`${prefix}:marker`, '0', '-1', 'WITHSCORES'),
+        counters: await redis.mget(`${prefix}:id`, `${prefix}:pc`),
+        events: (await redis.xrange(`${prefix}:events`, '-', '+')).map(([, fields]) => fields),
+        maxEvents: await redis.hget(`${prefix}:meta`, 'opts.maxLenEvents'),
+      };
+    };
+    expect(await of(SHARED_QUEUE)).toEqual(await of('theirs'));
+    // Once more: it stays as it is.
+    await enter({ ...DEFAULTS, id: 'j', tenant: 'a', tokens: 5 });
+    expect(await redis.zcard(queueKey(MODEL, SHARED_QUEUE, 'prioritized'))).toBe(1);
+    await queue.close();
+  });
+
+  it('tells where the own queues are', async () => {
+    await enter({ ...DEFAULTS, id: 'j', tenant: 'a', tokens: 5, batcherId: 'b 1' }, [SHARED_QUEUE, ownQueue('b 1')]);
+    expect(await redis.smembers(ownQueuesKey(MODEL))).toEqual(['b 1']);
+    expect(await redis.zcard(queueKey(MODEL, ownQueue('b 1'), 'prioritized'))).toBe(1);
   });
 });
