@@ -62,8 +62,10 @@ export interface ResponseRequest {
   want: ResponseWant;
 }
 
-/** A response as it stands, its events from one on, the same after it was stopped, its end, or what it was asked. */
-export type ResponseWant = { kind: 'whole' | 'cancelled' | 'deleted' | 'input' } | { kind: 'stream'; startingAfter: number };
+/** A response as it stands, its events from one on, the same after it was stopped, its end, what it was asked, or that and its answer. */
+export type ResponseWant =
+  | { kind: 'whole' | 'cancelled' | 'deleted' | 'input' | 'conversation' }
+  | { kind: 'stream'; startingAfter: number };
 
 /** Body of a call to /cancel. */
 export interface CancelRequest {
@@ -102,6 +104,8 @@ interface ChatShape {
   includeUsage: boolean;
   /** Absent for false, as in records of before it was there. */
   hasRunningUsage?: boolean;
+  /** It has to call one function by its name; absent for false. */
+  hasNamedCall?: boolean;
 }
 
 interface CompletionShape {

@@ -2,7 +2,7 @@
 import { type AnswerEvent, type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
 import { callId } from './call-id.ts';
 import { JsonReply } from './json-reply.ts';
-import { type ChatChoiceOut, chatCompletion, logprobsOut, type ReplyHead } from './openai-response.ts';
+import { type ChatChoiceOut, chatCompletion, finishReasonOut, logprobsOut, type ReplyHead } from './openai-response.ts';
 
 interface ChoiceState {
   texts: string[];
@@ -14,10 +14,12 @@ interface ChoiceState {
 export class ChatBody extends JsonReply {
   readonly #head: ReplyHead;
   readonly #choices: ChoiceState[];
+  readonly #hasNamedCall: boolean;
 
-  constructor(options: { head: ReplyHead; choiceCount: number; wantsLogprobs: boolean }) {
+  constructor(options: { head: ReplyHead; choiceCount: number; wantsLogprobs: boolean; hasNamedCall?: boolean | undefined }) {
     super();
     this.#head = options.head;
+    this.#hasNamedCall = options.hasNamedCall ?? false;
     this.#choices = Array.from({ length: options.choiceCount }, () => ({
       texts: [],
       calls: [],
@@ -52,7 +54,7 @@ export class ChatBody extends JsonReply {
           ? { role: 'assistant', content: text, refusal: null }
           : { role: 'assistant', content: text === '' ? null : text, refusal: null, tool_calls: calls },
       logprobs: choice.logprobs === undefined ? null : logprobsOut(choice.logprobs),
-      finish_reason: choice.finishReason ?? 'stop',
+      finish_reason: finishReasonOut(choice.finishReason ?? 'stop', this.#hasNamedCall),
     };
   }
 }

@@ -30,6 +30,8 @@ export interface ChatRequest {
   isStreamed: boolean;
   includeUsage: boolean;
   hasRunningUsage: boolean;
+  /** It has to call one function by its name. */
+  hasNamedCall: boolean;
   /** No tokenizer and template of ours makes more prompt tokens of this conversation. */
   promptTokensBound: number;
   /** A batcher may refuse it for what it asks of the vocabulary, of the template or of the answer's form: no reply may begin before it has been accepted. */
@@ -182,6 +184,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
+    hasNamedCall: typeof request.tool_choice === 'object' && request.tool_choice?.type === 'function',
     ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
   };
 }

@@ -5,30 +5,38 @@
 import type { CallDelta, DeltaEvent, FinishReason } from '../shared/token-event.ts';
 import { callId } from './call-id.ts';
 import { type ChoiceWriter, ChunkStream } from './chunk-stream.ts';
-import { logprobsOut, type ReplyHead } from './openai-response.ts';
+import { finishReasonOut, logprobsOut, type ReplyHead } from './openai-response.ts';
 
 export interface ChatStreamOptions {
   head: ReplyHead;
   choiceCount: number;
   includeUsage: boolean;
   hasRunningUsage?: boolean;
+  /** One function had to be called by its name. */
+  hasNamedCall?: boolean | undefined;
 }
 
 const ROLE = '"role":"assistant","content":"","refusal":null';
 /** Together with a call. */
 const CALLER_ROLE = '"role":"assistant","content":null,"refusal":null';
 
-export function chatStream({ head, ...options }: ChatStreamOptions): ChunkStream {
+export function chatStream({ head, hasNamedCall = false, ...options }: ChatStreamOptions): ChunkStream {
   const { id, created, model } = head;
-  return new ChunkStream({ ...options, head: { id, object: 'chat.completion.chunk', created, model }, choices: new ChatChoices(id) });
+  return new ChunkStream({
+    ...options,
+    head: { id, object: 'chat.completion.chunk', created, model },
+    choices: new ChatChoices(id, hasNamedCall),
+  });
 }
 
 class ChatChoices implements ChoiceWriter {
   readonly #replyId: string;
+  readonly #hasNamedCall: boolean;
   readonly #introduced = new Set<number>();
 
-  constructor(replyId: string) {
+  constructor(replyId: string, hasNamedCall: boolean) {
     this.#replyId = replyId;
+    this.#hasNamedCall = hasNamedCall;
   }
 
   /** Chats are not echoed. */
@@ -49,7 +57,7 @@ class ChatChoices implements ChoiceWriter {
   }
 
   end(index: number, reason: FinishReason): string[] {
-    return [...this.#role(index), choiceOut(index, { delta: '{}', reason: `"${reason}"` })];
+    return [...this.#role(index), choiceOut(index, { delta: '{}', reason: `"${finishReasonOut(reason, this.#hasNamedCall)}"` })];
   }
 
   #role(index: number): string[] {

@@ -97,6 +97,11 @@ export function timingsOut(timings: Timings): TimingsOut {
   };
 }
 
+/** An answer that had to call one function by its name ends as one without calls: so do OpenAI's, and vLLM's. */
+export function finishReasonOut(reason: FinishReason, hasNamedCall: boolean): FinishReason {
+  return hasNamedCall && reason === 'tool_calls' ? 'stop' : reason;
+}
+
 export function chatCompletion(head: ReplyHead, choices: ChatChoiceOut[], end: { usage: Usage; timings: Timings }): object {
   return {
     id: head.id,

@@ -20,12 +20,8 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
   const terms = readTerms(c.req.raw.headers);
   let delivery = await readDelivery(c.req.raw.headers, { tenant, path: c.req.path, body });
   const { idempotency } = delivery;
-  if (idempotency !== undefined) {
-    // A repetition is no work, so it is not counted either.
-    await look(c);
-    const reply = await callBroker(c, shard, { path: '/attach', body: { tenant, idempotency } });
-    if (reply.status !== 204) return reply;
-  }
+  const repeated = await attached(c, shard, delivery);
+  if (repeated !== undefined) return repeated;
   const cache = await cacheTerms(terms, request);
   if (terms.isCoalesced && idempotency === undefined) delivery = await coalesced(delivery, request);
   const promptTokens = estimatePromptTokens(job);
@@ -45,6 +41,20 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
     await giveBack(c, job);
     throw error;
   }
+}
+
+/** The reply to an earlier request of this one's Idempotency-Key; undefined where there is none. */
+export async function repetition(c: Context<AppEnv>, shard: string, body: JsonObject): Promise<Response | undefined> {
+  const { tenant } = c.get('caller');
+  return await attached(c, shard, await readDelivery(c.req.raw.headers, { tenant, path: c.req.path, body }));
+}
+
+async function attached(c: Context<AppEnv>, shard: string, { idempotency }: Delivery): Promise<Response | undefined> {
+  if (idempotency === undefined) return undefined;
+  // A repetition is no work, so it is not counted either.
+  await look(c);
+  const reply = await callBroker(c, shard, { path: '/attach', body: { tenant: c.get('caller').tenant, idempotency } });
+  return reply.status === 204 ? undefined : reply;
 }
 
 async function cacheTerms({ cache }: Terms, { job, reply }: Submission): Promise<CacheTerms | undefined> {

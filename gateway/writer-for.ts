@@ -30,10 +30,10 @@ export function writerFor(record: Written): ReplyWriter {
   const head = { id: record.id, created: Math.floor(record.submittedAt / 1000), model: record.model };
   switch (reply.kind) {
     case 'chat': {
-      const { includeUsage, hasRunningUsage = false } = reply;
+      const { includeUsage, hasRunningUsage = false, hasNamedCall } = reply;
       return reply.isStreamed
-        ? chatStream({ head, choiceCount, includeUsage, hasRunningUsage })
-        : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs });
+        ? chatStream({ head, choiceCount, includeUsage, hasRunningUsage, hasNamedCall })
+        : new ChatBody({ head, choiceCount, wantsLogprobs: record.wantsLogprobs, hasNamedCall });
     }
     case 'completion': {
       const { includeUsage, keptCount, wantsLogprobs } = reply;

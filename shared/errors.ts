@@ -9,6 +9,7 @@ const TABLE = {
   unsupported_parameter: { status: 400, type: 'invalid_request_error' },
   /** Anthropic's: its clients then send the whole conversation each time. */
   thread_unsupported_request: { status: 400, type: 'invalid_request_error' },
+  previous_response_not_found: { status: 400, type: 'invalid_request_error' },
   context_length_exceeded: { status: 400, type: 'invalid_request_error' },
   request_exceeds_limit: { status: 400, type: 'invalid_request_error' },
   invalid_api_key: { status: 401, type: 'authentication_error' },

@@ -5,6 +5,7 @@
  */
 import { type CallDelta, joinedCalls } from '../../shared/token-event.ts';
 import { CallReader } from './call-reader.ts';
+import { NamedCallReader } from './named-call-reader.ts';
 import { CALL_MARKUP, type CallMarkup, type ToolSyntax } from './tool-format.ts';
 
 export interface CallParserOptions extends ToolSyntax {
@@ -33,7 +34,7 @@ export class CallParser {
   #place: 'text' | 'opened' | 'call' | 'behind' = 'text';
   /** What is text if no call comes of it. */
   #held = '';
-  #reader: CallReader | undefined;
+  #reader: CallReader | NamedCallReader | undefined;
   #isInList = false;
   #callCount = 0;
   /** Nothing but white space has come. */
@@ -138,7 +139,8 @@ export class CallParser {
   }
 
   #inOpened(character: string): string {
-    if (character === '{') return this.#begin(character);
+    const { mayBeNamed = false } = this.#markup;
+    if (character === '{' || (mayBeNamed && !this.#isInList && NamedCallReader.begins(character))) return this.#begin(character);
     this.#held += character;
     if (SPACE.test(character) && this.#held.length < MAX_HELD_CHARACTERS) return '';
     if (character !== '[' || !this.#markup.isList || this.#isInList) return this.#giveBack();
@@ -150,7 +152,10 @@ export class CallParser {
     this.#place = 'call';
     this.#isAtStart = false;
     const { names } = this.#options;
-    this.#reader = new CallReader({ isFunction: name => names.has(name), needsArguments: this.#markup.isBare });
+    this.#reader =
+      character === '{'
+        ? new CallReader({ isFunction: name => names.has(name), needsArguments: this.#markup.isBare })
+        : new NamedCallReader(names);
     return this.#inCall(character);
   }
 

@@ -14,6 +14,8 @@ export interface CallMarkup {
   isBare: boolean;
   /** Behind the opener stands a list. */
   isList: boolean;
+  /** Behind the opener may stand a function's name, and behind that its arguments. */
+  mayBeNamed?: boolean;
   /** Between two calls of one opener, besides white space. */
   separator?: ',' | ';';
 }
@@ -21,12 +23,12 @@ export interface CallMarkup {
 /**
  * hermes (Hermes, Qwen): `<tool_call>\n{"name": …, "arguments": …}\n</tool_call>`, once for each call.
  * llama3: `{"name": …, "parameters": …}`, alone or behind `<|python_tag|>`; several with `;` between them.
- * mistral: `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`.
+ * mistral: `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`; newer models `[TOOL_CALLS]name[ARGS]{…}`, once for each call.
  */
 export const CALL_MARKUP: Readonly<Record<ToolFormat, CallMarkup>> = {
   hermes: { opener: '<tool_call>', closer: '</tool_call>', argumentsKey: 'arguments', isBare: false, isList: false },
   llama3: { opener: '<|python_tag|>', argumentsKey: 'parameters', isBare: true, isList: false, separator: ';' },
-  mistral: { opener: '[TOOL_CALLS]', argumentsKey: 'arguments', isBare: false, isList: true, separator: ',' },
+  mistral: { opener: '[TOOL_CALLS]', argumentsKey: 'arguments', isBare: false, isList: true, mayBeNamed: true, separator: ',' },
 };
 
 /** What a model's calls look like to a batcher. */

@@ -2,7 +2,8 @@
  * MessageBlocks: the answer as Anthropic's blocks, told by steps: each block begins once, grows, and is stopped before the next one begins. A call
  * is a block of its own; text before, between and behind calls is one each time. A stream tells the steps, a whole message what they come to.
  */
-import type { CallDelta, DeltaEvent } from '../../shared/token-event.ts';
+import type { DeltaEvent } from '../../shared/token-event.ts';
+import { type AnswerPart, answerParts } from '../answer-parts.ts';
 import { callId } from '../call-id.ts';
 import { partialObject } from './partial-object.ts';
 
@@ -30,9 +31,6 @@ export type BlockStep =
   | { kind: 'input'; index: number; json: string }
   | { kind: 'stop'; index: number };
 
-/** What a block grows by. */
-type Growth = { type: 'text'; text: string } | { type: 'tool_use'; json: string };
-
 export class MessageBlocks {
   readonly #messageId: string;
   #count = 0;
@@ -42,15 +40,8 @@ export class MessageBlocks {
     this.#messageId = messageId;
   }
 
-  take({ text, calls = [] }: DeltaEvent): BlockStep[] {
-    // The rest of a call comes before text, which comes before the next call.
-    const rest = calls.findIndex(call => call.name !== undefined);
-    const [ending, next] = rest === -1 ? [calls, []] : [calls.slice(0, rest), calls.slice(rest)];
-    return [
-      ...ending.flatMap(call => this.#call(call)),
-      ...(text === '' ? [] : this.#grow({ type: 'text', text })),
-      ...next.flatMap(call => this.#call(call)),
-    ];
+  take(delta: DeltaEvent): BlockStep[] {
+    return [...answerParts(delta)].flatMap(part => this.#take(part));
   }
 
   /** No more comes. */
@@ -60,26 +51,25 @@ export class MessageBlocks {
     return [{ kind: 'stop', index: this.#count - 1 }];
   }
 
-  #call({ index, name, arguments: json }: CallDelta): BlockStep[] {
-    const steps: BlockStep[] = [];
-    if (name !== undefined) {
-      const id = callId('toolu_', this.#messageId, { choice: 0, call: index });
-      steps.push(...this.#begin({ type: 'tool_use', id, name, input: {}, caller: { type: 'direct' } }));
+  #take(part: AnswerPart): BlockStep[] {
+    switch (part.kind) {
+      case 'text': {
+        const steps = this.#open === 'text' ? [] : this.#begin({ type: 'text', text: '', citations: null });
+        return [...steps, { kind: 'text', index: this.#count - 1, text: part.text }];
+      }
+      case 'call': {
+        const id = callId('toolu_', this.#messageId, { choice: 0, call: part.index });
+        return this.#begin({ type: 'tool_use', id, name: part.name, input: {}, caller: { type: 'direct' } });
+      }
+      case 'arguments':
+        return [{ kind: 'input', index: this.#count - 1, json: part.piece }];
     }
-    if (json !== '') steps.push(...this.#grow({ type: 'tool_use', json }));
-    return steps;
   }
 
   #begin(block: BlockOut): BlockStep[] {
     const steps = this.end();
     this.#open = block.type;
     return [...steps, { kind: 'start', index: this.#count++, block }];
-  }
-
-  #grow(growth: Growth): BlockStep[] {
-    if (growth.type === 'tool_use') return [{ kind: 'input', index: this.#count - 1, json: growth.json }];
-    const steps = this.#open === 'text' ? [] : this.#begin({ type: 'text', text: '', citations: null });
-    return [...steps, { kind: 'text', index: this.#count - 1, text: growth.text }];
   }
 }
 

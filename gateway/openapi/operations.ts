@@ -90,7 +90,7 @@ export const OPERATIONS: readonly Operation[] = [
         links: { retrieveResponse: toResponse, cancelResponse: toResponse, listInputItems: toResponse, deleteResponse: toResponse },
       },
     ],
-    refusals: GENERATION_REFUSALS,
+    refusals: [...GENERATION_REFUSALS, 'previous_response_not_found'],
   },
   {
     ...{ method: 'get', path: '/v1/responses/{id}', id: 'retrieveResponse', tag: 'Inference', access: 'key' },

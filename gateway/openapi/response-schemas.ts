@@ -4,6 +4,8 @@ import type { PageOut } from '../batches/list-range.ts';
 import type { DeletedResponseOut } from '../responses/kept-responses.ts';
 import type { InputItemOut } from '../responses/response-input.ts';
 import type { ResponseOut } from '../responses/response-object.ts';
+import type { OutputItemOut } from '../responses/response-output.ts';
+import type { FunctionToolOut, ToolChoiceOut } from '../responses/response-tools.ts';
 import { pageOf } from './batch-schemas.ts';
 
 const Count = z.int().min(0);
@@ -15,21 +17,37 @@ const OutputText = z.object({
   logprobs: z.array(z.never()),
 });
 
+const Status = z.enum(['in_progress', 'completed', 'incomplete']);
+
 const OutputMessage = z.object({
   id: z.string(),
   type: z.literal('message'),
-  status: z.enum(['in_progress', 'completed', 'incomplete']),
+  status: Status,
   role: z.literal('assistant'),
   content: z.array(OutputText),
 });
 
-const InputItem = z.object({
-  id: z.string(),
-  type: z.literal('message'),
-  status: z.literal('completed'),
-  role: z.enum(['user', 'system', 'assistant']),
-  content: z.array(z.union([z.object({ type: z.literal('input_text'), text: z.string() }), OutputText])),
-}) satisfies z.ZodType<InputItemOut>;
+const FunctionCall = z.object({
+  id: z.string().regex(/^fc_/),
+  type: z.literal('function_call'),
+  status: Status,
+  call_id: z.string(),
+  name: z.string(),
+  arguments: z.string().describe('JSON, unless the model wrote something else.'),
+});
+
+const OutputItem = z.discriminatedUnion('type', [OutputMessage, FunctionCall]) satisfies z.ZodType<OutputItemOut>;
+
+const status = z.literal('completed');
+const InputItem = z.discriminatedUnion('type', [
+  z.object({
+    ...{ id: z.string(), type: z.literal('message'), status },
+    role: z.enum(['user', 'system', 'assistant']),
+    content: z.array(z.union([z.object({ type: z.literal('input_text'), text: z.string() }), OutputText])),
+  }),
+  FunctionCall.extend({ status }),
+  z.object({ id: z.string(), type: z.literal('function_call_output'), status, call_id: z.string(), output: z.string() }),
+]) satisfies z.ZodType<InputItemOut>;
 
 export const InputItemList = pageOf(InputItem) satisfies z.ZodType<PageOut<InputItemOut>>;
 
@@ -38,6 +56,21 @@ export const DeletedResponse = z.object({
   object: z.literal('response'),
   deleted: z.literal(true),
 }) satisfies z.ZodType<DeletedResponseOut>;
+
+const FunctionTool = z.object({
+  type: z.literal('function'),
+  name: z.string(),
+  description: z.string().nullable(),
+  parameters: z.record(z.string(), z.unknown()).nullable(),
+  strict: z.boolean().nullable(),
+}) satisfies z.ZodType<FunctionToolOut>;
+
+const NamedFunction = z.object({ type: z.literal('function'), name: z.string() });
+const ToolChoice = z.union([
+  z.enum(['none', 'auto', 'required']),
+  NamedFunction,
+  z.object({ type: z.literal('allowed_tools'), mode: z.enum(['auto', 'required']), tools: z.array(NamedFunction) }),
+]) satisfies z.ZodType<ToolChoiceOut>;
 
 export const ResponseReply = z.object({
   id: z.string(),
@@ -48,8 +81,8 @@ export const ResponseReply = z.object({
   error: z.object({ code: z.string(), message: z.string() }).nullable(),
   incomplete_details: z.object({ reason: z.string() }).nullable(),
   model: z.string(),
-  output: z.array(OutputMessage),
-  previous_response_id: z.null(),
+  output: z.array(OutputItem),
+  previous_response_id: z.string().nullable(),
   reasoning: z.object({ effort: z.null(), summary: z.null() }),
   store: z.boolean(),
   text: z.object({
@@ -64,7 +97,7 @@ export const ResponseReply = z.object({
       }),
     ]),
   }),
-  tools: z.array(z.never()),
+  tools: z.array(FunctionTool),
   truncation: z.literal('disabled'),
   usage: z
     .object({
@@ -82,7 +115,7 @@ export const ResponseReply = z.object({
   parallel_tool_calls: z.boolean(),
   service_tier: z.string(),
   temperature: z.number(),
-  tool_choice: z.enum(['none', 'auto']),
+  tool_choice: ToolChoice,
   top_p: z.number(),
   user: z.string().nullable(),
 }) satisfies z.ZodType<ResponseOut>;

@@ -1,5 +1,6 @@
 /** KeptResponses: responses that can be asked for again by their id, in whatever form they are asked for then, and only by their tenant. */
 import { ApiError } from '../../shared/errors.ts';
+import type { ChatMessage } from '../../shared/job.ts';
 import { cancelKey } from '../../shared/keys.ts';
 import { isTerminal } from '../../shared/token-event.ts';
 import type { ResponseRequest, ResponseShape } from '../broker-call.ts';
@@ -8,9 +9,9 @@ import type { RedisLink } from '../redis.ts';
 import type { ReplyRecord } from '../reply-record.ts';
 import type { Visits } from '../visits.ts';
 import { responseHead } from '../writer-for.ts';
-import { inputItems } from './response-input.ts';
+import { inputItems, keptConversation } from './response-input.ts';
 import { failedStream } from './response-stream.ts';
-import { responseNow } from './response-writer.ts';
+import { answerOf, responseNow } from './response-writer.ts';
 
 export interface KeptResponsesOptions {
   link: RedisLink;
@@ -36,6 +37,7 @@ export class KeptResponses {
   async tell({ id, tenant, want }: ResponseRequest, signal: AbortSignal): Promise<Response> {
     const { keeper, visits } = this.#options;
     const found = await keeper.find(id, tenant);
+    if (want.kind === 'conversation') return Response.json(await this.#conversation(isKept(found) ? found : undefined, id));
     if (!isKept(found)) throw noResponse(id);
     switch (want.kind) {
       case 'input':
@@ -71,6 +73,22 @@ export class KeptResponses {
     const streamed = await visits.join(id, tenant, { signal, seenSeq: -1, reply: { ...reply, isStreamed: true, startingAfter } });
     if (streamed === undefined) throw noResponse(id);
     return streamed;
+  }
+
+  /** For a response that goes on from this one. */
+  async #conversation(record: KeptRecord | undefined, id: string): Promise<ChatMessage[]> {
+    const { keeper } = this.#options;
+    const param = 'previous_response_id';
+    const [input, events] = record === undefined ? [] : await Promise.all([keeper.input(record), keeper.events(id, 0)]);
+    if (input === undefined || events === undefined) {
+      throw new ApiError('previous_response_not_found', `Previous response with id '${id.slice(0, 128)}' not found, or no more.`, {
+        param,
+      });
+    }
+    const last = events.at(-1);
+    if (last?.type === 'finish') return keptConversation(input, answerOf(id, events));
+    const state = last?.type === 'error' ? 'has no answer' : 'is not over yet';
+    throw new ApiError('invalid_value', `Invalid value for '${param}': the response '${id}' ${state}.`, { param });
   }
 
   async #input(record: KeptRecord): Promise<Response> {

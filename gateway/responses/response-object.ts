@@ -1,6 +1,8 @@
 /** ResponseObject: OpenAI's response, made from the events of its job, as far as they have come. */
 import { type ApiError, statusOf } from '../../shared/errors.ts';
 import type { FinishReason, Usage } from '../../shared/token-event.ts';
+import type { ItemStatus, OutputItemOut } from './response-output.ts';
+import type { FunctionToolOut, ToolChoiceOut } from './response-tools.ts';
 
 /** What of a request every reply to it repeats. */
 export interface ResponseEcho {
@@ -12,7 +14,10 @@ export interface ResponseEcho {
   temperature: number;
   /** Absent in records of before it was there. */
   text?: { format: TextFormatOut };
-  tool_choice: 'none' | 'auto';
+  tool_choice: ToolChoiceOut;
+  /** This and the next absent in records of before they were there. */
+  tools?: FunctionToolOut[];
+  previous_response_id?: string | null;
   top_p: number;
   user: string | null;
 }
@@ -34,21 +39,6 @@ export interface ResponseHead {
 
 export type ResponseStatus = 'queued' | 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled';
 
-export interface OutputTextOut {
-  type: 'output_text';
-  text: string;
-  annotations: never[];
-  logprobs: never[];
-}
-
-export interface OutputMessageOut {
-  id: string;
-  type: 'message';
-  status: 'in_progress' | 'completed' | 'incomplete';
-  role: 'assistant';
-  content: OutputTextOut[];
-}
-
 export interface ResponseOut extends ResponseEcho {
   id: string;
   object: 'response';
@@ -58,12 +48,12 @@ export interface ResponseOut extends ResponseEcho {
   error: { code: string; message: string } | null;
   incomplete_details: { reason: string } | null;
   model: string;
-  output: OutputMessageOut[];
-  previous_response_id: null;
+  output: OutputItemOut[];
+  previous_response_id: string | null;
   reasoning: { effort: null; summary: null };
   store: boolean;
   text: { format: TextFormatOut };
-  tools: never[];
+  tools: FunctionToolOut[];
   truncation: 'disabled';
   usage: ResponseUsageOut | null;
 }
@@ -79,13 +69,12 @@ export interface ResponseUsageOut {
 /** How far it is. */
 export interface ResponseState {
   status: ResponseStatus;
-  /** Undefined before the first word. */
-  text: string | undefined;
+  output: OutputItemOut[];
   usage?: Usage | undefined;
   error?: Pick<ApiError, 'code' | 'message'> | undefined;
 }
 
-export function responseOut(head: ResponseHead, { status, text, usage, error }: ResponseState): ResponseOut {
+export function responseOut(head: ResponseHead, { status, output, usage, error }: ResponseState): ResponseOut {
   const { id, created, model, isBackground, isStored, echo } = head;
   return {
     id,
@@ -96,29 +85,16 @@ export function responseOut(head: ResponseHead, { status, text, usage, error }: 
     error: error === undefined || status === 'cancelled' ? null : { code: errorCode(error), message: error.message },
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
     model,
-    output: text === undefined ? [] : [messageOut(id, text, messageStatus(status))],
-    previous_response_id: null,
+    output,
     reasoning: { effort: null, summary: null },
     store: isStored,
-    tools: [],
     truncation: 'disabled',
     usage: usage === undefined ? null : usageOut(usage),
     ...echo,
     text: echo.text ?? { format: { type: 'text' } },
+    tools: echo.tools ?? [],
+    previous_response_id: echo.previous_response_id ?? null,
   };
-}
-
-export function messageOut(responseId: string, text: string | undefined, status: OutputMessageOut['status']): OutputMessageOut {
-  const content = text === undefined ? [] : [textOut(text)];
-  return { id: messageId(responseId), type: 'message', status, role: 'assistant', content };
-}
-
-export function textOut(text: string): OutputTextOut {
-  return { type: 'output_text', text, annotations: [], logprobs: [] };
-}
-
-export function messageId(responseId: string): string {
-  return `msg_${responseId.slice(responseId.indexOf('_') + 1)}`;
 }
 
 export function endStatus(reason: FinishReason | undefined): 'completed' | 'incomplete' {
@@ -130,7 +106,8 @@ export function failureStatus(error: Pick<ApiError, 'code'>): 'cancelled' | 'fai
   return error.code === 'request_cancelled' ? 'cancelled' : 'failed';
 }
 
-function messageStatus(status: ResponseStatus): OutputMessageOut['status'] {
+/** Of the last item of a response that is so far. */
+export function lastStatus(status: ResponseStatus): ItemStatus {
   if (status === 'completed') return 'completed';
   return status === 'in_progress' ? 'in_progress' : 'incomplete';
 }

@@ -3,7 +3,9 @@
  * function is missing here are refused by name; fields that nobody knows are left alone.
  */
 import { z } from 'zod';
+import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage, Job, Structure } from '../../shared/job.ts';
+import { checkTools, jobTools } from '../callable-tools.ts';
 import { checkMessageCount, promptOutlook } from '../chat-request.ts';
 import {
   checkGeneration,
@@ -17,36 +19,16 @@ import {
   unsupported,
 } from '../generation-fields.ts';
 import type { JsonObject } from '../json-body.ts';
-import { custom, refusal } from '../refusal.ts';
+import { refusal } from '../refusal.ts';
 import { SCHEMA_LABELS, Schema } from '../structure-fields.ts';
+import { conversation, InputItem } from './response-items.ts';
 import type { ResponseEcho, TextFormatOut } from './response-object.ts';
+import { callableTools, TOOL_FIELDS, toolChoiceOut, toolsOut } from './response-tools.ts';
 
 const { n: _n, stream_options: _options, ...FIELDS } = GENERATION_FIELDS;
 
 const MAX_METADATA = 16;
 const FORMAT_PARAM = 'text.format';
-
-const Part = z
-  .object({ type: z.enum(['input_text', 'output_text', 'text']), text: Text })
-  .transform(part => part.text)
-  .meta({ description: 'Text, of the client or of an earlier answer.' });
-const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).transform(part => part.refusal);
-const OtherPart = z
-  .looseObject({ type: z.enum(['input_image', 'input_file', 'input_audio']) })
-  .refine(() => false, { message: 'Only text content is supported.', ...custom('unsupported_parameter') })
-  .transform(() => '')
-  .meta({ deprecated: true, description: 'Of the contract, and refused here: no model sees or hears.' });
-
-const Content = z.union(
-  [
-    Text,
-    z
-      .array(z.discriminatedUnion('type', [Part, RefusalPart, OtherPart]))
-      .min(1)
-      .transform(parts => parts.join('')),
-  ],
-  { error: 'expected a string or an array of text parts' },
-);
 
 const TextFormat = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text') }),
@@ -58,18 +40,19 @@ const TextFormat = z.discriminatedUnion('type', [
   }),
 ]);
 
-const Role = z.enum(['user', 'assistant', 'system', 'developer']);
-const MessageItem = z
-  .object({ type: z.literal('message').optional(), role: Role, content: Content })
-  .transform(({ role, content }): ChatMessage => ({ role: role === 'developer' ? 'system' : role, content }));
-
 export const ResponseBody = z
   .looseObject({
     ...FIELDS,
     input: z
-      .union([Text, z.array(MessageItem).min(1)], { error: 'expected a string or an array of messages' })
+      .union([Text, z.array(InputItem).min(1)], { error: 'expected a string or an array of items' })
       .meta({ examples: ['What is the capital of France?'] }),
     instructions: Text.nullish().describe('A system message in front of the input.'),
+    previous_response_id: z
+      .string()
+      .max(128)
+      .nullish()
+      .describe('The input goes on from this response: from what it was asked, but for its instructions, and from its answer.'),
+    ...TOOL_FIELDS,
     max_output_tokens: z.int().min(1).nullish().describe('As many as the context holds when absent.'),
     background: z.boolean().nullish().describe('It is answered without its client, who comes back for it.'),
     store: z.boolean().nullish().describe('False: it cannot be asked for again.'),
@@ -80,23 +63,18 @@ export const ResponseBody = z
     stream_options: z.looseObject({}).nullish(),
 
     // Of the contract, and without effect on the answer here.
-    parallel_tool_calls: z.boolean().nullish(),
     truncation: z.enum(['auto', 'disabled']).nullish().describe('Only `disabled`.'),
     text: z.looseObject({ format: TextFormat.nullish() }).nullish().describe('The form of the answer.'),
 
     // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
-    tools: z.array(z.unknown()).nullish().describe('Not supported; an empty array is let through.'),
-    tool_choice: z.unknown().optional().describe('Only `none` and `auto`.'),
     top_logprobs: z.int().min(0).max(20).nullish().describe('Only 0.'),
-    previous_response_id: unsupported('previous_response_id'),
     conversation: unsupported('conversation'),
     prompt: unsupported('prompt'),
   })
   .superRefine((body, context) => {
     const complain = complainTo(context, body);
     const refuse = (param: string, what: string) => complain(param, `${what} is not supported.`, 'unsupported_parameter');
-    if (body.tools && body.tools.length > 0) refuse('tools', "'tools'");
-    if (body.tool_choice && body.tool_choice !== 'none' && body.tool_choice !== 'auto') refuse('tool_choice', "'tool_choice'");
+    checkTools(callableTools(body), undefined, complain);
     if (body.top_logprobs) refuse('top_logprobs', "'top_logprobs'");
     if (body.truncation === 'auto') refuse('truncation', "A 'truncation' of 'auto'");
     if (body.background === true && body.store === false) complain('store', "'store' may not be false when 'background' is true.");
@@ -104,7 +82,7 @@ export const ResponseBody = z
   });
 
 export interface ResponseRequest {
-  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'choiceCount' | 'serviceClass'>;
+  job: Pick<Job, 'model' | 'prompt' | 'sampling' | 'stopping' | 'structure' | 'toolUse' | 'choiceCount' | 'serviceClass'>;
   isStreamed: boolean;
   isBackground: boolean;
   isStored: boolean;
@@ -113,26 +91,40 @@ export interface ResponseRequest {
   isPromptUncertain: boolean;
 }
 
-/** Throws the ApiError of the first fault. */
-export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount: number }): ResponseRequest {
+export type AskedResponse = z.output<typeof ResponseBody>;
+
+/** Throws the ApiError of the first fault. What lies between its input and an earlier response is for `responseRequest`. */
+export function parseResponseBody(body: JsonObject, bounds: { maxMessageCount: number }): AskedResponse {
   checkMessageCount(body, bounds, 'input');
   const parsed = ResponseBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
-  const request = parsed.data;
+  return parsed.data;
+}
+
+/** `before`: the conversation that its input goes on from. Throws an ApiError for an input that does not go on from it. */
+export function responseRequest(
+  request: AskedResponse,
+  before: readonly ChatMessage[],
+  { maxMessageCount }: { maxMessageCount: number },
+): ResponseRequest {
   const { instructions = null, input, background, store } = request;
   const format = request.text?.format ?? { type: 'text' as const };
   const structure = structureOf(format);
-  const messages: ChatMessage[] = [
-    ...(instructions === null ? [] : [{ role: 'system' as const, content: instructions }]),
-    ...(typeof input === 'string' ? [{ role: 'user' as const, content: input }] : input),
-  ];
+  const said = typeof input === 'string' ? [...before, { role: 'user' as const, content: input }] : conversation(before, input);
+  if (said.length > maxMessageCount) {
+    const message = `Invalid value for 'input': with the responses before it the conversation has more than ${maxMessageCount} messages.`;
+    throw new ApiError('invalid_value', message, { param: 'input' });
+  }
+  const messages: ChatMessage[] = [...(instructions === null ? [] : [{ role: 'system' as const, content: instructions }]), ...said];
+  const { tools, toolUse } = jobTools(callableTools(request));
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages },
+      prompt: { kind: 'chat', messages, ...given('tools', tools) },
       sampling: samplingOf({ ...request, stream_options: undefined }, undefined),
       stopping: stoppingOf({ ...request, stream_options: undefined }, request.max_output_tokens ?? undefined),
       ...given('structure', structure),
+      ...given('toolUse', toolUse),
       choiceCount: 1,
       serviceClass: serviceClassOf(request.service_tier),
     },
@@ -144,14 +136,16 @@ export function parseResponseRequest(body: JsonObject, bounds: { maxMessageCount
       max_output_tokens: request.max_output_tokens ?? null,
       metadata: request.metadata ?? {},
       parallel_tool_calls: request.parallel_tool_calls ?? true,
+      previous_response_id: request.previous_response_id ?? null,
       service_tier: request.service_tier ?? 'default',
       temperature: request.temperature ?? 1,
       text: { format: formatOut(format) },
-      tool_choice: request.tool_choice === 'none' ? 'none' : 'auto',
+      tool_choice: toolChoiceOut(request.tool_choice),
+      tools: toolsOut(request.tools),
       top_p: request.top_p ?? 1,
       user: request.user ?? null,
     },
-    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure }),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools }),
   };
 }
 

@@ -7,7 +7,8 @@ import type { AnswerEvent, TokenEvent } from '../../shared/token-event.ts';
 import { asApiError } from '../relay.ts';
 import type { ReplyWriter } from '../reply-writer.ts';
 import { commentLine, framesWithId } from '../sse-frame.ts';
-import { failureStatus, messageId, messageOut, type ResponseHead, type ResponseStatus, responseOut, textOut } from './response-object.ts';
+import { lastStatus, type ResponseHead, responseOut } from './response-object.ts';
+import { type ItemStatus, itemOut, type OutputItem, type OutputStep, textOut } from './response-output.ts';
 import { ResponseProgress } from './response-writer.ts';
 
 export class ResponseStream implements ReplyWriter {
@@ -16,25 +17,20 @@ export class ResponseStream implements ReplyWriter {
   readonly #head: ResponseHead;
   /** Number of the last event that its client has seen; -1 for none. */
   readonly #startingAfter: number;
-  readonly #progress = new ResponseProgress();
-  readonly #place: { item_id: string; output_index: 0; content_index: 0 };
+  readonly #progress: ResponseProgress;
   #number = 0;
   #hasBegun = false;
 
   constructor(head: ResponseHead, startingAfter = -1) {
     this.#head = head;
     this.#startingAfter = startingAfter;
-    this.#place = { item_id: messageId(head.id), output_index: 0, content_index: 0 };
+    this.#progress = new ResponseProgress(head.id);
   }
 
   write(event: AnswerEvent): string {
-    this.#progress.take(event);
-    const frames = this.#begin();
-    if (event.type === 'delta' && event.choice === 0 && event.text !== '') {
-      frames.push(...this.#frame('response.output_text.delta', { ...this.#place, delta: event.text, logprobs: [] }));
-    } else if (event.type === 'finish') {
-      frames.push(...this.#end());
-    }
+    const steps = this.#progress.take(event);
+    const frames = [...this.#begin(), ...steps.flatMap((step, at) => this.#step(step, event.type === 'finish' && at === steps.length - 1))];
+    if (event.type === 'finish') frames.push(...this.#frame(`response.${this.#progress.state.status}`, { response: this.#response() }));
     return framesWithId(event.seq, frames);
   }
 
@@ -49,39 +45,63 @@ export class ResponseStream implements ReplyWriter {
       return framesOf(this.#frame('error', { code, message, param }));
     }
     this.#progress.fail(error);
-    const frames = [...this.#begin(), ...this.#frame('response.failed', { response: this.#response(failureStatus(error)) })];
+    const frames = [...this.#begin(), ...this.#frame('response.failed', { response: this.#response() })];
     return seq === undefined ? framesOf(frames) : framesWithId(seq, frames);
   }
 
   #begin(): string[] {
     if (this.#hasBegun) return [];
     this.#hasBegun = true;
-    const { id, isBackground } = this.#head;
-    const first = { status: isBackground ? ('queued' as const) : ('in_progress' as const), text: undefined };
+    const first = { status: this.#head.isBackground ? ('queued' as const) : ('in_progress' as const), output: [] };
     const created = responseOut(this.#head, first);
     return [
       ...this.#frame('response.created', { response: created }),
-      ...(isBackground ? this.#frame('response.queued', { response: created }) : []),
+      ...(this.#head.isBackground ? this.#frame('response.queued', { response: created }) : []),
       ...this.#frame('response.in_progress', { response: { ...created, status: 'in_progress' } }),
-      ...this.#frame('response.output_item.added', { output_index: 0, item: messageOut(id, undefined, 'in_progress') }),
-      ...this.#frame('response.content_part.added', { ...this.#place, part: textOut('') }),
     ];
   }
 
-  #end(): string[] {
-    const { text } = this.#progress;
-    const { status } = this.#progress.state;
-    const item = messageOut(this.#head.id, text, status === 'completed' ? 'completed' : 'incomplete');
+  /** `isLast`: of the response. */
+  #step(step: OutputStep, isLast: boolean): string[] {
+    const { index: output_index, item } = step;
+    const place = { item_id: item.id, output_index };
+    switch (step.kind) {
+      case 'added': {
+        const empty = itemOut(item, 'in_progress');
+        if (empty.type === 'function_call') return this.#frame('response.output_item.added', { output_index, item: empty });
+        return [
+          ...this.#frame('response.output_item.added', { output_index, item: { ...empty, content: [] } }),
+          ...this.#frame('response.content_part.added', { ...place, content_index: 0, part: textOut('') }),
+        ];
+      }
+      case 'grown':
+        return item.type === 'function_call'
+          ? this.#frame('response.function_call_arguments.delta', { ...place, delta: step.piece })
+          : this.#frame('response.output_text.delta', { ...place, content_index: 0, delta: step.piece, logprobs: [] });
+      case 'done':
+        // Only what comes last can have been cut.
+        return this.#done(item, output_index, isLast ? lastStatus(this.#progress.state.status) : 'completed');
+    }
+  }
+
+  #done(item: OutputItem, output_index: number, status: ItemStatus): string[] {
+    const place = { item_id: item.id, output_index };
+    const frame = this.#frame.bind(this);
+    if (item.type === 'function_call') {
+      return [
+        ...frame('response.function_call_arguments.done', { ...place, name: item.name, arguments: item.text }),
+        ...frame('response.output_item.done', { output_index, item: itemOut(item, status) }),
+      ];
+    }
     return [
-      ...this.#frame('response.output_text.done', { ...this.#place, text, logprobs: [] }),
-      ...this.#frame('response.content_part.done', { ...this.#place, part: textOut(text) }),
-      ...this.#frame('response.output_item.done', { output_index: 0, item }),
-      ...this.#frame(`response.${status}`, { response: this.#response(status) }),
+      ...frame('response.output_text.done', { ...place, content_index: 0, text: item.text, logprobs: [] }),
+      ...frame('response.content_part.done', { ...place, content_index: 0, part: textOut(item.text) }),
+      ...frame('response.output_item.done', { output_index, item: itemOut(item, status) }),
     ];
   }
 
-  #response(status: ResponseStatus) {
-    return responseOut(this.#head, { ...this.#progress.state, status });
+  #response() {
+    return responseOut(this.#head, this.#progress.state);
   }
 
   /** None for one that its client has seen. */

@@ -2,15 +2,25 @@
 import type { ApiError } from '../../shared/errors.ts';
 import { type AnswerEvent, type FinishReason, isTerminal, type TokenEvent } from '../../shared/token-event.ts';
 import { JsonReply } from '../json-reply.ts';
-import { endStatus, failureStatus, type ResponseHead, type ResponseOut, type ResponseState, responseOut } from './response-object.ts';
+import {
+  endStatus,
+  failureStatus,
+  lastStatus,
+  type ResponseHead,
+  type ResponseOut,
+  type ResponseState,
+  responseOut,
+} from './response-object.ts';
+import { type OutputItem, type OutputStep, ResponseOutput } from './response-output.ts';
 
 export class ResponseWriter extends JsonReply {
   readonly #head: ResponseHead;
-  readonly #progress = new ResponseProgress();
+  readonly #progress: ResponseProgress;
 
   constructor(head: ResponseHead) {
     super();
     this.#head = head;
+    this.#progress = new ResponseProgress(head.id);
   }
 
   write(event: AnswerEvent): string {
@@ -19,34 +29,39 @@ export class ResponseWriter extends JsonReply {
   }
 
   override failure(error: ApiError): string {
-    return JSON.stringify(responseOut(this.#head, { ...this.#progress.state, status: failureStatus(error), error }));
+    this.#progress.fail(error);
+    return JSON.stringify(responseOut(this.#head, this.#progress.state));
   }
 }
 
 /** What has come of an answer. */
 export class ResponseProgress {
-  #text: string | undefined;
+  readonly #output: ResponseOutput;
   #finishReason: FinishReason | undefined;
-  #state: Omit<ResponseState, 'text'> = { status: 'queued' };
+  #state: Omit<ResponseState, 'output'> = { status: 'queued' };
+
+  constructor(responseId: string) {
+    this.#output = new ResponseOutput(responseId);
+  }
 
   get state(): ResponseState {
-    return { ...this.#state, text: this.#text };
+    return { ...this.#state, output: this.#output.out(lastStatus(this.#state.status)) };
   }
 
-  get text(): string {
-    return this.#text ?? '';
+  get items(): OutputItem[] {
+    return this.#output.items;
   }
 
-  take(event: AnswerEvent): void {
+  /** Steps that its output makes by it. */
+  take(event: AnswerEvent): OutputStep[] {
     if (event.type === 'finish') {
-      this.#text ??= '';
       this.#state = { status: endStatus(this.#finishReason), usage: event.usage };
-      return;
+      return this.#output.end();
     }
     this.#state = { status: 'in_progress' };
-    if (event.type !== 'delta' || event.choice !== 0) return;
-    if (event.text !== '') this.#text = this.text + event.text;
+    if (event.type !== 'delta' || event.choice !== 0) return [];
     this.#finishReason = event.finishReason ?? this.#finishReason;
+    return this.#output.take(event);
   }
 
   /** It ends without an answer. */
@@ -57,10 +72,19 @@ export class ResponseProgress {
 
 /** The response as its events, from the first on, tell it. */
 export function responseNow(head: ResponseHead, events: readonly TokenEvent[]): ResponseOut {
-  const progress = new ResponseProgress();
+  return responseOut(head, progressOf(head.id, events).state);
+}
+
+/** What it says and calls. */
+export function answerOf(responseId: string, events: readonly TokenEvent[]): OutputItem[] {
+  return progressOf(responseId, events).items;
+}
+
+function progressOf(responseId: string, events: readonly TokenEvent[]): ResponseProgress {
+  const progress = new ResponseProgress(responseId);
   for (const event of events) {
     if (event.type === 'error') progress.fail({ code: event.code as ApiError['code'], message: event.message });
     else progress.take(event);
   }
-  return responseOut(head, progress.state);
+  return progress;
 }

@@ -7,8 +7,9 @@ export function chatCompletions(settings: Settings) {
   return postedJob(settings, {
     idPrefix: 'chatcmpl-',
     parse(body) {
-      const { isStreamed, includeUsage, hasRunningUsage, ...request } = parseChatRequest(body, settings);
-      return { ...request, reply: { kind: 'chat', isStreamed, includeUsage, ...(hasRunningUsage && { hasRunningUsage }) } };
+      const { isStreamed, includeUsage, hasRunningUsage, hasNamedCall, ...request } = parseChatRequest(body, settings);
+      const more = { ...(hasRunningUsage && { hasRunningUsage }), ...(hasNamedCall && { hasNamedCall }) };
+      return { ...request, reply: { kind: 'chat', isStreamed, includeUsage, ...more } };
     },
   });
 }

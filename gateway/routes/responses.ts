@@ -1,7 +1,7 @@
 /** /v1/responses: answers that have a name of their own and can be asked for again, stopped, or made without their client. */
 import type { Context } from 'hono';
-import { ApiError } from '../../shared/errors.ts';
-import { JOB_VERSION, type Job } from '../../shared/job.ts';
+import { ApiError, type ErrorBody, isErrorCode } from '../../shared/errors.ts';
+import { type ChatMessage, JOB_VERSION, type Job } from '../../shared/job.ts';
 import type { AppEnv } from '../app-env.ts';
 import { pageOf, readListRange } from '../batches/list-range.ts';
 import { callBroker, type ResponseWant, shardOf } from '../broker-call.ts';
@@ -10,8 +10,8 @@ import { readJsonBody } from '../json-body.ts';
 import { look } from '../metered.ts';
 import { tracing } from '../request-trace.ts';
 import type { InputItemOut } from '../responses/response-input.ts';
-import { parseResponseRequest } from '../responses/response-request.ts';
-import { submit } from '../submit.ts';
+import { parseResponseBody, responseRequest } from '../responses/response-request.ts';
+import { repetition, submit } from '../submit.ts';
 
 const ID = /^resp_\w{1,64}$/;
 const ITEM_BOUNDS = { most: 100, usual: 20 };
@@ -20,13 +20,32 @@ const NUMBER = /^\d{1,9}$/;
 export function createResponse(settings: Settings) {
   return async function create(c: Context<AppEnv>): Promise<Response> {
     const body = await readJsonBody(c.req.raw, settings);
-    const { job: asked, isStreamed, isBackground, isStored, echo, ...bounds } = parseResponseRequest(body, settings);
+    const request = parseResponseBody(body, settings);
     const id = `resp_${crypto.randomUUID().replaceAll('-', '')}`;
-    const head = { version: JOB_VERSION, id, tenant: c.get('caller').tenant, shard: shardOf(id, settings), submittedAt: Date.now() };
+    const shard = shardOf(id, settings);
+    const before = await conversationBefore(c, settings, request.previous_response_id ?? undefined);
+    if (before instanceof ApiError) {
+      // One that was answered already does without it.
+      const repeated = await repetition(c, shard, body);
+      if (repeated !== undefined) return repeated;
+      throw before;
+    }
+    const { job: asked, isStreamed, isBackground, isStored, echo, ...bounds } = responseRequest(request, before, settings);
+    const head = { version: JOB_VERSION, id, tenant: c.get('caller').tenant, shard, submittedAt: Date.now() };
     const job: Job = { ...head, ...tracing(c.get('trace')), ...asked };
     Object.assign(c.get('logged'), { jobId: id, model: job.model.slice(0, 128), isStreamed });
     return await submit(c, { body, job, reply: { kind: 'response', isStreamed, isBackground, isStored, echo }, ...bounds });
   };
+}
+
+/** What a response goes on from, or why it cannot. */
+async function conversationBefore(c: Context<AppEnv>, settings: Settings, id: string | undefined): Promise<ChatMessage[] | ApiError> {
+  if (id === undefined) return [];
+  const body = { id, tenant: c.get('caller').tenant, want: { kind: 'conversation' as const } };
+  const reply = await callBroker(c, shardOf(id, settings), { path: '/response', body });
+  if (reply.ok) return await reply.json();
+  const { code, message, param } = ((await reply.json()) as ErrorBody).error;
+  return new ApiError(isErrorCode(code) ? code : 'dependency_unavailable', message, param === null ? {} : { param });
 }
 
 /** As it stands now, or with `stream=true` its events, from the one after `starting_after` on. */

@@ -1,6 +1,7 @@
 /** Tools of the calls besides chat completions, of the whole product with the real model and the official clients. */
 import Anthropic from '@anthropic-ai/sdk';
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema';
+import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Product } from './product.ts';
 import { expectFit, QUESTION, SUM, WEATHER } from './weather-tools.ts';
@@ -89,5 +90,74 @@ describe('@anthropic-ai/sdk', () => {
         message: expect.stringContaining("at #/properties/a/not: 'not' is not supported"),
       });
     }
+  });
+});
+
+describe('openai (npm), responses', () => {
+  let client: OpenAI;
+  beforeAll(() => {
+    client = new OpenAI({ baseURL: product.baseUrl, apiKey: product.key, maxRetries: 0 });
+  });
+  const tool = (name: string, description: string, parameters: object): OpenAI.Responses.FunctionTool => ({
+    ...{ type: 'function', name, description, strict: true },
+    parameters: { ...parameters },
+  });
+  const tools = [tool('get_weather', 'Get the weather in a city', WEATHER), tool('add_numbers', 'Add two numbers', SUM)];
+  const asked = { model: 'default', temperature: 0, max_output_tokens: 300, tools, input: QUESTION };
+  const named = { type: 'function' as const, name: 'get_weather' };
+  type Call = OpenAI.Responses.ResponseFunctionToolCall;
+  const callsOf = (response: OpenAI.Responses.Response) => response.output.filter((item): item is Call => item.type === 'function_call');
+  const bare = (calls: Call[]) => calls.map(({ name, arguments: json }) => [name, json]);
+
+  it.each([named, 'required'] as const)('%j: a stream gathers to the whole response', async tool_choice => {
+    const response = await client.responses.create({ ...asked, tool_choice });
+    expect(response).toMatchObject({ status: 'completed', tool_choice, tools });
+    const calls = callsOf(response);
+    expect(calls).toHaveLength(response.output.length);
+    expectFit(calls);
+    const streamed = client.responses.stream({ ...asked, tool_choice });
+    const pieces = new Map<string, string>();
+    streamed.on('response.function_call_arguments.delta', ({ item_id, delta }) => pieces.set(item_id, (pieces.get(item_id) ?? '') + delta));
+    const gathered = callsOf(await streamed.finalResponse());
+    expect(bare(gathered)).toEqual(bare(calls));
+    expect([...pieces.values()]).toEqual(gathered.map(call => call.arguments));
+    expect([...pieces.keys()]).toEqual(gathered.map(call => call.id));
+  });
+
+  it('the output of a call, by the earlier response or with all of the conversation, reaches the same prompt', async () => {
+    const first = await client.responses.create({ ...asked, tool_choice: named });
+    const [call] = callsOf(first);
+    const output = { type: 'function_call_output' as const, call_id: call!.call_id, output: 'It is 18 degrees and raining in Paris.' };
+    const more = { model: 'default', temperature: 0, max_output_tokens: 60, tools, tool_choice: 'none' as const };
+    const next = await client.responses.create({ ...more, input: [output], previous_response_id: first.id });
+    expect(next.output_text).toMatch(/18|rain/);
+    const conversation = [{ role: 'user' as const, content: QUESTION }, ...(first.output as Call[]), output];
+    const whole = await client.responses.create({ ...more, input: conversation });
+    expect([whole.output_text, whole.usage!.input_tokens]).toEqual([next.output_text, next.usage!.input_tokens]);
+  });
+
+  it('in the background, asked for again from any event on; cut off by its length', async () => {
+    const { id } = await client.responses.create({ ...asked, tool_choice: named, max_output_tokens: 20, background: true });
+    const events: OpenAI.Responses.ResponseStreamEvent[] = [];
+    for await (const event of await client.responses.retrieve(id, { stream: true })) events.push(event);
+    expect(events.at(-1)).toMatchObject({
+      ...{ type: 'response.incomplete' },
+      response: { incomplete_details: { reason: 'max_output_tokens' }, output: [{ type: 'function_call', status: 'incomplete' }] },
+    });
+    const after = events.findIndex(({ type }) => type === 'response.function_call_arguments.delta');
+    const rest: typeof events = [];
+    for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: after })) rest.push(event);
+    expect(rest).toEqual(events.slice(after + 1));
+  });
+
+  it('what cannot be held to, and what is no function, is refused by its place', async () => {
+    const bad = tool('f', '', { type: 'object', properties: { a: { not: {} } } });
+    await expect(client.responses.create({ ...asked, tools: [...tools, bad] })).rejects.toMatchObject({
+      ...{ status: 400, code: 'invalid_value', param: 'tools[2].parameters' },
+      message: expect.stringContaining("at #/properties/a/not: 'not' is not supported"),
+    });
+    await expect(client.responses.create({ ...asked, tools: [{ type: 'web_search' }] })).rejects.toMatchObject({
+      ...{ status: 400, code: 'unsupported_parameter', param: 'tools[0].type' },
+    });
   });
 });

@@ -32,11 +32,13 @@ describe('openai (npm)', () => {
   it.each([named, 'required'] as const)('%j: a stream gathers to the whole reply', async tool_choice => {
     const whole = await client.chat.completions.create({ ...asked, tool_choice });
     const { message, finish_reason } = whole.choices[0]!;
-    expect(finish_reason).toBe('tool_calls');
+    // As with OpenAI.
+    const reason = tool_choice === 'required' ? 'tool_calls' : 'stop';
+    expect(finish_reason).toBe(reason);
     expect(message.content).toBeNull();
     expectFit(callsOf(message).map(call => call.function));
     const gathered = await client.chat.completions.stream({ ...asked, tool_choice }).finalChatCompletion();
-    expect(gathered.choices[0]!.finish_reason).toBe('tool_calls');
+    expect(gathered.choices[0]!.finish_reason).toBe(reason);
     const bare = (calls: Call[]) => calls.map(call => [call.type, call.function.name, call.function.arguments]);
     expect(bare(callsOf(gathered.choices[0]!.message))).toEqual(bare(callsOf(message)));
   });
@@ -184,7 +186,7 @@ print(json.dumps({
     const path = await pythonPath('openai==3.57.0');
     const args = [product.baseUrl, product.key, JSON.stringify({ ...asked, tool_choice: named })];
     const result = JSON.parse(await runPython(PROGRAM, { path, args }));
-    expect(result).toEqual({ finish: ['tool_calls', 'tool_calls'], same: true, names: ['get_weather'], done: true, after: true });
+    expect(result).toEqual({ finish: ['stop', 'stop'], same: true, names: ['get_weather'], done: true, after: true });
   });
 });
 
@@ -208,7 +210,7 @@ describe('AI SDK', () => {
     };
     const whole = await generateText({ ...common, prompt: QUESTION, maxOutputTokens: 200, stopWhen: stepCountIs(2) });
     expect(whole.steps).toHaveLength(2);
-    expect(whole.steps[0]!.finishReason).toBe('tool-calls');
+    expect(whole.steps[0]!.toolCalls.length).toBeGreaterThan(0);
     expect(whole.steps[0]!.toolResults.map(result => result.output)).toEqual([{ degrees: 18 }]);
     const stream = streamText({ ...common, prompt: QUESTION, maxOutputTokens: 200, stopWhen: stepCountIs(1) });
     const calls = await stream.toolCalls;

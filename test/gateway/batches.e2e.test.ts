@@ -88,6 +88,36 @@ describe('a batch', () => {
     ]);
   });
 
+  test('of responses that call functions, and that go on from others', async () => {
+    const first = await openai.responses.create({ model: 'default', input: 'one' });
+    const tools = [{ type: 'function', name: 'look', parameters: { type: 'object' } }];
+    const script: Script = { calls: [{ index: 0, name: 'look', arguments: '{"at":"it"}' }] };
+    const bodies: [string, object][] = [
+      ['call', { input: JSON.stringify(script), tools, tool_choice: 'required' }],
+      ['next', { input: 'two', previous_response_id: first.id }],
+      ['lost', { input: 'two', previous_response_id: 'resp_none' }],
+      ['search', { input: 'x', tools: [{ type: 'web_search' }] }],
+    ];
+    const lines = bodies.map(([custom_id, body]) => ({
+      custom_id,
+      method: 'POST',
+      url: '/v1/responses',
+      body: { model: 'default', ...body },
+    }));
+    const batch = await ended((await begin(lines, { endpoint: '/v1/responses' })).id);
+    const answers = await results(batch.output_file_id);
+    const body = (name: string) => answers.get(name)!.response!.body;
+    expect(body('call').output).toMatchObject([{ type: 'function_call', name: 'look', arguments: '{"at":"it"}' }]);
+    expect(body('next')).toMatchObject({ previous_response_id: first.id, output: [{ content: [{ text: 'two' }] }] });
+    const { prompt } = stack.source.jobs.get(body('next').id)!;
+    expect(prompt).toMatchObject({ messages: [{ content: 'one' }, { content: 'one' }, { content: 'two' }] });
+    const refused = await results(batch.error_file_id);
+    expect([...refused.values()].map(({ custom_id, response }) => [custom_id, response!.body.error.code]).sort()).toEqual([
+      ['lost', 'previous_response_not_found'],
+      ['search', 'unsupported_parameter'],
+    ]);
+  });
+
   test('from the upload to its results, in the shapes of OpenAI', async () => {
     const from = stack.source.taken.length;
     const file = await upload([chatLine('a', 'first answer'), chatLine('b', 'second answer'), chatLine('c', 'third', { temperature: 99 })]);

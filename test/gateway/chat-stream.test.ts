@@ -144,3 +144,19 @@ test('calls: the first piece has id, type and name, the others arguments; whole 
     ],
   });
 });
+
+test('an answer that had to call one function by its name ends with stop, one that was cut with length', () => {
+  for (const [reason, told] of [
+    ['tool_calls', 'stop'],
+    ['length', 'length'],
+    ['stop', 'stop'],
+  ] as const) {
+    const call = delta(0, 0, '', { calls: [{ index: 0, name: 'f', arguments: '{}' }], finishReason: reason });
+    const stream = chatStream({ head, choiceCount: 1, includeUsage: false, hasNamedCall: true });
+    const chunks = chunksOf(parseSse(stream.write(call) + stream.write(finish)));
+    expect(chunks.flatMap(chunk => chunk.choices.flatMap(choice => choice.finish_reason ?? []))).toEqual([told]);
+    const body = new ChatBody({ head, choiceCount: 1, wantsLogprobs: false, hasNamedCall: true });
+    body.write(call);
+    expect(JSON.parse(body.write(finish))).toMatchObject({ choices: [{ finish_reason: told }] });
+  }
+});

@@ -21,8 +21,9 @@ const ask = (script: Script | string, more: Partial<Create> = {}): Create => ({
   ...{ model: 'default', input: typeof script === 'string' ? script : JSON.stringify(script) },
   ...more,
 });
+const lastJob = () => stack.source.jobs.get(stack.source.taken.at(-1)!)!;
 const lastMessages = () => {
-  const { prompt } = stack.source.jobs.get(stack.source.taken.at(-1)!)!;
+  const { prompt } = lastJob();
   return prompt.kind === 'chat' ? prompt.messages : [];
 };
 
@@ -40,6 +41,22 @@ async function ended(id: string): Promise<OpenAI.Responses.Response> {
     await new Promise(resolve => setTimeout(resolve, 50));
   }
 }
+
+const LOOK: OpenAI.Responses.FunctionTool = {
+  ...{ type: 'function', name: 'look', description: 'Looks.', strict: true },
+  parameters: { type: 'object', properties: { at: { type: 'string' } } },
+};
+const ADD: OpenAI.Responses.FunctionTool = { type: 'function', name: 'add', parameters: null, strict: null };
+const CALLS: Script = {
+  pieces: ['I look.'],
+  calls: [
+    { index: 0, name: 'look', arguments: '' },
+    { index: 0, arguments: '{"at":' },
+    { index: 0, arguments: '"it"}' },
+    { index: 1, name: 'add', arguments: '{}' },
+  ],
+  stepMs: 20,
+};
 
 const STREAMED = [
   ...['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added'],
@@ -179,6 +196,146 @@ describe('in the foreground', () => {
   });
 });
 
+describe('tools', () => {
+  const tools = [LOOK, ADD];
+  type CallItem = OpenAI.Responses.ResponseFunctionToolCall;
+  const callsOf = (response: OpenAI.Responses.Response) => response.output.filter(item => item.type === 'function_call') as CallItem[];
+
+  test('calls whole and streamed, asked for again, and their outputs on their way back', async () => {
+    const response = await openai.responses.create(ask(CALLS, { tools, parallel_tool_calls: true }));
+    expect(response).toMatchObject({
+      ...{ status: 'completed', tool_choice: 'auto', parallel_tool_calls: true, output_text: 'I look.' },
+      tools: [LOOK, { ...ADD, description: null }],
+      output: [
+        { type: 'message', content: [{ text: 'I look.' }] },
+        { type: 'function_call', status: 'completed', call_id: expect.stringMatching(/^call_/), name: 'look', arguments: '{"at":"it"}' },
+        { type: 'function_call', status: 'completed', call_id: expect.stringMatching(/^call_/), name: 'add', arguments: '{}' },
+      ],
+    });
+    expect(await openai.responses.retrieve(response.id)).toEqual(response);
+    const streamed = openai.responses.stream(ask(CALLS, { tools }));
+    const pieces: string[] = [];
+    streamed.on('response.function_call_arguments.delta', ({ delta }) => pieces.push(delta));
+    const bare = (calls: CallItem[]) => calls.map(({ name, arguments: json }) => [name, json]);
+    expect(bare(callsOf(await streamed.finalResponse()))).toEqual(bare(callsOf(response)));
+    expect(pieces.join('')).toBe('{"at":"it"}{}');
+
+    const outputs = callsOf(response).map(({ call_id }) => ({ type: 'function_call_output' as const, call_id, output: 'a cat' }));
+    const input = [{ role: 'user' as const, content: 'look' }, ...(response.output as OpenAI.Responses.ResponseInputItem[]), ...outputs];
+    const second = await openai.responses.create({ model: 'default', input, tools });
+    const [user, call, ...results] = lastMessages();
+    expect(user).toEqual({ role: 'user', content: 'look' });
+    expect(call).toMatchObject({
+      content: 'I look.',
+      toolCalls: [{ function: { arguments: '{"at":"it"}' } }, { function: { name: 'add' } }],
+    });
+    expect(results).toEqual(outputs.map(({ call_id }) => ({ role: 'tool', content: 'a cat', toolCallId: call_id })));
+    const items = await all(openai.responses.inputItems.list(second.id, { order: 'asc', limit: 2 }));
+    expect(items.map(({ type }) => type)).toEqual([
+      ...['message', 'message', 'function_call', 'function_call', 'function_call_output', 'function_call_output'],
+    ]);
+    expect(new Set(items.map(({ id }) => id)).size).toBe(6);
+    expect(items[2]).toMatchObject({ call_id: outputs[0]!.call_id, name: 'look', arguments: '{"at":"it"}' });
+    expect(items[4]).toMatchObject({ call_id: outputs[0]!.call_id, output: 'a cat' });
+  });
+
+  test.each<[choice: Partial<Create>, toolUse: object | undefined]>([
+    [{}, { choice: 'auto', isParallel: true }],
+    [{ parallel_tool_calls: false }, { choice: 'auto', isParallel: false }],
+    [{ tool_choice: 'required' }, { choice: 'required', isParallel: true }],
+    [{ tool_choice: { type: 'function', name: 'add' } }, { choice: 'required', names: ['add'], isParallel: false }],
+    [
+      { tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'add' }] } },
+      { choice: 'auto', names: ['add'], isParallel: true },
+    ],
+    [{ tool_choice: 'none' }, undefined],
+  ])('%j', async (choice, toolUse) => {
+    const response = await openai.responses.create(ask('x', { tools, ...choice }));
+    expect(lastJob().toolUse).toEqual(toolUse && { ...toolUse, strictNames: ['look'], schemaParam: 'tools[].parameters' });
+    const prompted = [
+      { type: 'function', function: { name: 'look', description: 'Looks.', parameters: LOOK.parameters } },
+      { type: 'function', function: { name: 'add' } },
+    ];
+    expect((lastJob().prompt as { tools?: object }).tools).toEqual(toolUse && prompted);
+    expect(response.tool_choice).toEqual(choice.tool_choice ?? 'auto');
+    expect(response.tools).toHaveLength(2);
+  });
+
+  test('left after each of its events, a stream of calls is read on by its id and by its numbers', async () => {
+    const events = await all(await openai.responses.create({ ...ask(CALLS, { tools }), stream: true }));
+    const { id } = (events[0] as OpenAI.Responses.ResponseCreatedEvent).response;
+    for (const { sequence_number: seen } of events) {
+      const rest = await all(await openai.responses.retrieve(id, { stream: true, starting_after: seen }));
+      expect(rest).toEqual(events.slice(seen + 1));
+    }
+  });
+});
+
+describe('going on from an earlier response', () => {
+  test('what it was asked and answered comes first, without its instructions', async () => {
+    const first = await openai.responses.create(ask('one', { instructions: 'Be brief.' }));
+    const second = await openai.responses.create(ask('two', { previous_response_id: first.id, instructions: 'Be long.' }));
+    expect(second).toMatchObject({ previous_response_id: first.id, output_text: 'two' });
+    const third = await openai.responses.create(ask('three', { previous_response_id: second.id }));
+    expect(lastMessages().map(({ role, content }) => [role, content])).toEqual([
+      ...[
+        ['user', 'one'],
+        ['assistant', 'one'],
+        ['user', 'two'],
+        ['assistant', 'two'],
+        ['user', 'three'],
+      ],
+    ]);
+    expect(await all(openai.responses.inputItems.list(third.id))).toHaveLength(5);
+  });
+
+  test('its calls get their outputs', async () => {
+    const first = await openai.responses.create(ask(CALLS, { tools: [LOOK, ADD] }));
+    const call = first.output.find(item => item.type === 'function_call')!;
+    const input = [
+      { type: 'function_call_output' as const, call_id: call.call_id, output: [{ type: 'input_text' as const, text: 'a cat' }] },
+    ];
+    await openai.responses.create({ model: 'default', input, previous_response_id: first.id, tools: [LOOK, ADD] });
+    expect(lastMessages().slice(1)).toMatchObject([
+      { role: 'assistant', content: 'I look.', toolCalls: [{ id: call.call_id, function: { name: 'look' } }, {}] },
+      { role: 'tool', content: 'a cat', toolCallId: call.call_id },
+    ]);
+  });
+
+  test('not from one that there is not, or no more, or of another tenant, or that is not over, or that has failed', async () => {
+    const other = clientOf((await adminClient(stack.gateway).makeKey({ tenant: 'stranger' })).key);
+    const secret = await other.responses.create(ask('secret'));
+    const unkept = await openai.responses.create(ask('x', { store: false }));
+    const gone = await openai.responses.create(ask('x'));
+    await openai.responses.delete(gone.id);
+    const takenCount = stack.source.taken.length;
+    for (const id of ['resp_none', 'no id at all', secret.id, unkept.id, gone.id]) {
+      await expect(openai.responses.create(ask('x', { previous_response_id: id }))).rejects.toMatchObject({
+        ...{ status: 400, code: 'previous_response_not_found', param: 'previous_response_id' },
+      });
+    }
+    expect(stack.source.taken.length).toBe(takenCount);
+    const running = await openai.responses.create(ask({ pieces: ['a', 'b'], stepMs: 5_000 }, { background: true }));
+    const notOver = { status: 400, code: 'invalid_value', param: 'previous_response_id' };
+    await expect(openai.responses.create(ask('x', { previous_response_id: running.id }))).rejects.toMatchObject(notOver);
+    await openai.responses.cancel(running.id);
+    await eventually('it to be over', async () => (await openai.responses.retrieve(running.id)).status === 'cancelled');
+    await expect(openai.responses.create(ask('x', { previous_response_id: running.id }))).rejects.toMatchObject(notOver);
+  });
+
+  test('repeated under its Idempotency-Key it is the same answer, also when the earlier response is gone', async () => {
+    const first = await openai.responses.create(ask('one'));
+    const body = ask('two', { previous_response_id: first.id });
+    const headers = { 'Idempotency-Key': 'goes-on' };
+    const second = await openai.responses.create(body, { headers });
+    await openai.responses.delete(first.id);
+    expect(await openai.responses.create(body, { headers })).toEqual(second);
+    await expect(openai.responses.create(body, { headers: { 'Idempotency-Key': 'another' } })).rejects.toMatchObject({
+      code: 'previous_response_not_found',
+    });
+  });
+});
+
 describe('in the background', () => {
   test('from queued to its end, without its client', async () => {
     await stack.source.hold();
@@ -285,8 +442,28 @@ test.each<[object, string, string]>([
   [{ input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }, 'input[0].content[0]', 'unsupported_parameter'],
   [{ max_output_tokens: 0 }, 'max_output_tokens', 'invalid_value'],
   [{ temperature: 3 }, 'temperature', 'invalid_value'],
-  [{ tools: [{ type: 'web_search' }] }, 'tools', 'unsupported_parameter'],
-  [{ previous_response_id: 'resp_1' }, 'previous_response_id', 'unsupported_parameter'],
+  [{ tools: [{ type: 'web_search' }] }, 'tools[0].type', 'unsupported_parameter'],
+  [{ tools: [LOOK, { type: 'mcp', server_label: 'x' }] }, 'tools[1].type', 'unsupported_parameter'],
+  [{ tools: [{ type: 'function' }] }, 'tools[0].name', 'missing_required_parameter'],
+  [{ tools: [{ name: 'look' }] }, 'tools[0].type', 'missing_required_parameter'],
+  [{ tools: [{ ...LOOK, name: 'a b' }] }, 'tools[0].name', 'invalid_value'],
+  [{ tools: [LOOK, LOOK] }, 'tools[1].name', 'invalid_value'],
+  [{ tools: [{ ...LOOK, parameters: { type: 'array' } }] }, 'tools[0].parameters.type', 'invalid_value'],
+  [{ tool_choice: 'required' }, 'tool_choice', 'invalid_value'],
+  [{ tools: [LOOK], tool_choice: 'any' }, 'tool_choice', 'invalid_value'],
+  [{ tools: [LOOK], tool_choice: { type: 'web_search_preview' } }, 'tool_choice.type', 'unsupported_parameter'],
+  [{ tools: [LOOK], tool_choice: { type: 'function', name: 'see' } }, 'tool_choice.name', 'invalid_value'],
+  [
+    { tools: [LOOK], tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'see' }] } },
+    'tool_choice.tools[0].name',
+    'invalid_value',
+  ],
+  [{ tools: [LOOK], tool_choice: { type: 'allowed_tools', mode: 'any', tools: [] } }, 'tool_choice.mode', 'invalid_value'],
+  [{ input: [{ type: 'function_call_output', call_id: 'call_1', output: 'x' }] }, 'input[0].call_id', 'invalid_value'],
+  [{ input: [{ type: 'function_call', call_id: 'call_1', name: 'look' }] }, 'input[0].arguments', 'missing_required_parameter'],
+  [{ input: [{ type: 'item_reference', id: 'msg_1' }] }, 'input[0].type', 'invalid_value'],
+  [{ input: [{ type: 'reasoning', summary: [] }] }, 'input', 'invalid_value'],
+  [{ previous_response_id: 7 }, 'previous_response_id', 'invalid_value'],
   [{ text: { format: { type: 'grammar' } } }, 'text.format.type', 'invalid_value'],
   [{ text: { format: { type: 'json_schema', name: 'a' } } }, 'text.format.schema', 'missing_required_parameter'],
   [{ text: { format: { type: 'json_schema', name: 'a b', schema: {} } } }, 'text.format.name', 'invalid_value'],

@@ -162,6 +162,47 @@ const TEXTS: [name: string, format: ToolFormat, text: string, expected: Told][] 
     '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "unknown"}]',
     { text: ', {"name": "unknown"}]', calls: [weather('Paris')] },
   ],
+  [
+    'newer calls of mistral, with text before and between',
+    'mistral',
+    'So. [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}[TOOL_CALLS]add_numbers[ARGS]{"a":{"b":"}["}} And [TOOL_CALLS] get_weather [ARGS] {"city": "Rome"}',
+    { text: 'So.  And', calls: [weather('Paris'), { name: 'add_numbers', arguments: '{"a":{"b":"}["}}' }, weather('Rome')] },
+  ],
+  ['with an id', 'mistral', '[TOOL_CALLS]get_weather[CALL_ID]a1B2c3D4e[ARGS]{"city": "Paris"}', { text: '', calls: [weather('Paris')] }],
+  [
+    'whose marks are tokens without text',
+    'mistral',
+    '[TOOL_CALLS]get_weather{"city": "Paris"}[TOOL_CALLS]get_weathera1B2c3D4e{"city": "Rome"}',
+    { text: '', calls: [weather('Paris'), weather('Rome')] },
+  ],
+  [
+    'cut off within its arguments',
+    'mistral',
+    '[TOOL_CALLS]add_numbers[ARGS]{"a": "1',
+    { text: '', calls: [{ name: 'add_numbers', arguments: '{"a": "1' }] },
+  ],
+  [
+    'a call within what only looked like one',
+    'mistral',
+    '[TOOL_CALLS]get_[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}',
+    { text: '[TOOL_CALLS]get_', calls: [weather('Paris')] },
+  ],
+  ...(
+    [
+      '[TOOL_CALLS]unknown[ARGS]{"a": 1}',
+      '[TOOL_CALLS]get_weather is what I would call',
+      '[TOOL_CALLS]get_weather[ARGS] and then',
+      '[TOOL_CALLS]get_weather[ARGS]["city"]',
+      '[TOOL_CALLS]get_weather[OTHER]{"a": 1}',
+      '[TOOL_CALLS]get_weather[CALL_ID]a1B2c3D4e5[ARGS]{}',
+      '[TOOL_CALLS]get_weathera1B2{}',
+      '[TOOL_CALLS]get_weather.x{}',
+      '[TOOL_CALLS]get_weather',
+      '[TOOL_CALLS]get_weather[ARGS]',
+      '[TOOL_CALLS][get_weather[ARGS]{}]',
+      'get_weather[ARGS]{"city": "Paris"}',
+    ] as const
+  ).map((text): [string, ToolFormat, string, Told] => [`no call: ${text}`, 'mistral', text, { text, calls: [] }]),
   ['no call: an empty list', 'mistral', '[TOOL_CALLS] []', { text: '[TOOL_CALLS] []', calls: [] }],
 ];
 
@@ -183,6 +224,10 @@ describe('however the text is cut', () => {
       '<|python_tag|>',
       '[TOOL_CALLS]',
       '{"name": "get_weather", "arguments": ',
+      'get_weather',
+      '[ARGS]',
+      '[CALL_ID]',
+      'a1B2c3D4e',
       '{',
       '}',
       '"',
