@@ -7,7 +7,17 @@ export const DONE_FRAME = 'data: [DONE]\n\n';
 export function framesWithId(seq: number, frames: readonly string[]): string {
   if (frames.length === 0) return '';
   const last = frames.length - 1;
-  return frames.map((frame, index) => (index === last ? `id: ${seq}\n${frame}\n\n` : `${frame}\n\n`)).join('');
+  return oneLineEach(frames.map((frame, index) => (index === last ? `id: ${seq}\n${frame}\n\n` : `${frame}\n\n`)).join(''));
+}
+
+/**
+ * Ends of lines in Unicode that are none in server-sent events, and that JSON leaves as they are: clients that split text by their language's own
+ * notion of a line, as httpx's iter_lines does, would tear an event apart at them. They stand in strings only, so JSON's own escape is the same text.
+ */
+const UNICODE_LINE_END = /[\u0085\u2028\u2029]/g;
+
+function oneLineEach(frames: string): string {
+  return frames.replace(UNICODE_LINE_END, end => `\\u${end.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 /**
@@ -21,6 +31,6 @@ export function commentLine(note: string): string {
 
 /** With an id where the job itself ended so: who has seen it need not come back. */
 export function errorFrame(error: ApiError, seq: number | undefined): string {
-  const frame = `data: ${JSON.stringify(errorBody(error))}\n\n`;
+  const frame = oneLineEach(`data: ${JSON.stringify(errorBody(error))}\n\n`);
   return seq === undefined ? frame : `id: ${seq}\n${frame}`;
 }
