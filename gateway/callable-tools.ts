@@ -33,6 +33,11 @@ export interface CallableTools {
   isParallel: boolean;
 }
 
+/** Whether a `tool_choice` of OpenAI's names the one function to call. */
+export function isNamed(choice: string | { type: string } | null | undefined): boolean {
+  return typeof choice === 'object' && choice?.type === 'function';
+}
+
 /** Faults that lie between tools and other fields; `guidedField` is one that gives the whole answer a form. */
 export function checkTools({ tools, words, choice, named }: CallableTools, guidedField: string | undefined, complain: Complain): void {
   checkToolList(tools, words, complain);

@@ -5,7 +5,8 @@
 import { z } from 'zod';
 import { ApiError } from '../shared/errors.ts';
 import type { ChatMessage, Job, Structure, Tool } from '../shared/job.ts';
-import { checkTools, jobTools } from './callable-tools.ts';
+import { checkTools, isNamed, jobTools } from './callable-tools.ts';
+import { otherPart, RefusalPart } from './content-parts.ts';
 import {
   checkGeneration,
   complainTo,
@@ -18,7 +19,7 @@ import {
   unsupported,
 } from './generation-fields.ts';
 import type { JsonObject } from './json-body.ts';
-import { custom, refusal } from './refusal.ts';
+import { refusal } from './refusal.ts';
 import { SparseSchema } from './sparse-schema.ts';
 import { checkStructure, GUIDED_FIELDS, guidedFieldOf, ResponseFormat, structureOf } from './structure-fields.ts';
 import { ChatTemplateKwargs } from './template-values.ts';
@@ -49,14 +50,7 @@ const TOOL_REPEATS = 4;
 const TOOL_TEMPLATE_TOKENS = 2_048;
 
 const TextPart = z.object({ type: z.literal('text'), text: Text }).transform(part => part.text);
-const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).transform(part => part.refusal);
-
-/** Parts other than text are of the contract, but no model here sees or hears. */
-const OtherPart = z
-  .looseObject({ type: z.enum(['image_url', 'input_audio', 'file']) })
-  .refine(() => false, { message: 'Only text content is supported.', ...custom('unsupported_parameter') })
-  .transform(() => '')
-  .meta({ deprecated: true, description: 'Of the contract, and refused here: no model sees or hears.' });
+const OtherPart = otherPart(['image_url', 'input_audio', 'file'], '');
 
 const TextParts = z
   .array(z.discriminatedUnion('type', [TextPart, OtherPart]))
@@ -184,7 +178,7 @@ export function parseChatRequest(body: JsonObject, bounds: { maxMessageCount: nu
     isStreamed: request.stream ?? false,
     includeUsage: request.stream_options?.include_usage ?? false,
     hasRunningUsage: request.stream_options?.continuous_usage_stats ?? false,
-    hasNamedCall: typeof request.tool_choice === 'object' && request.tool_choice?.type === 'function',
+    hasNamedCall: isNamed(request.tool_choice),
     ...promptOutlook(request.messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
   };
 }

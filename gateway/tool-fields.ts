@@ -1,6 +1,6 @@
 /** ToolFields: what the body of a chat completion says of the functions that its answer may call (`tools`, `tool_choice`, `parallel_tool_calls`). */
 import { z } from 'zod';
-import { type CallableTool, type CallableTools, MAX_DESCRIPTION_CHARACTERS, MAX_TOOLS, type ToolWords } from './callable-tools.ts';
+import { type CallableTool, type CallableTools, isNamed, MAX_DESCRIPTION_CHARACTERS, MAX_TOOLS, type ToolWords } from './callable-tools.ts';
 import { Text } from './generation-fields.ts';
 import { custom } from './refusal.ts';
 import { Schema } from './structure-fields.ts';
@@ -54,14 +54,13 @@ type ToolsOut = z.output<typeof Tools>;
 export function callableTools({ tools, tool_choice, parallel_tool_calls }: ToolBody): CallableTools {
   const choice = tool_choice ?? 'auto';
   const mode = typeof choice === 'string' ? choice : choice.type === 'function' ? 'required' : choice.allowed_tools.mode;
-  // What names one function means one call.
-  const isNamed = typeof choice === 'object' && choice.type === 'function';
   return {
     tools: toolList(tools ?? []),
     words: TOOL_WORDS,
     choice: mode,
     named: namedIn(choice),
-    isParallel: !isNamed && (parallel_tool_calls ?? true),
+    // What names one function means one call.
+    isParallel: !isNamed(choice) && (parallel_tool_calls ?? true),
   };
 }
 

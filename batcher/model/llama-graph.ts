@@ -143,13 +143,13 @@ class LlamaBuilder {
     const graph = this.#graph;
     const [queries, keys, values] = [`${x}.queries`, `${x}.keys`, `${x}.values`];
     graph.node('Split', [x, 'qkv_widths'], [queries, keys, values], { axis: { int: -1 } });
-    const normal = [queries, keys].map((side, index) => {
+    const normalized = (side: string, norm: string, together: string): string => {
       graph.node('Reshape', [side, 'heads_apart'], [`${side}.heads`]);
-      const norm = this.#weights.vector(`blk.${layer}.${['attn_q_norm', 'attn_k_norm'][index]}.weight`);
-      this.#normalize(`${side}.heads`, norm, `${side}.normal`);
-      graph.node('Reshape', [`${side}.normal`, ['queries_together', 'keys_together'][index]!], [`${side}.together`]);
+      this.#normalize(`${side}.heads`, this.#weights.vector(`blk.${layer}.${norm}.weight`), `${side}.normal`);
+      graph.node('Reshape', [`${side}.normal`, together], [`${side}.together`]);
       return `${side}.together`;
-    });
+    };
+    const normal = [normalized(queries, 'attn_q_norm', 'queries_together'), normalized(keys, 'attn_k_norm', 'keys_together')];
     graph.node('Concat', [...normal, values], [y], { axis: { int: -1 } });
   }
 

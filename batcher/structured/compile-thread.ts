@@ -1,5 +1,4 @@
 /** CompileThread: compiles one structure after the other in a thread of its own; one reply to each message, in order. */
-
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Automaton } from './automaton.ts';
 import type { AnswerForm } from './calls/call-structure.ts';

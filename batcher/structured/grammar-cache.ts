@@ -2,7 +2,6 @@
  * GrammarCache: the compiled grammars of the structures that were asked for last, bounded in number and memory; what was refused is remembered too, so
  * that it is not tried again and again. One that is asked for while it is being compiled is compiled once.
  */
-
 import { createHash } from 'node:crypto';
 import { ApiError } from '../../shared/errors.ts';
 import type { Automaton } from './automaton.ts';

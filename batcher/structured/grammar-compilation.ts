@@ -2,7 +2,6 @@
  * GrammarCompilation: from a structure to its automaton, in one go; and what a compiler in a thread of its own is told and tells. An automaton that
  * takes too many places at once is refused here, before anybody waits for its masks.
  */
-
 import type { Automaton } from './automaton.ts';
 import { buildAutomaton } from './automaton-builder.ts';
 import type { AnswerForm } from './calls/call-structure.ts';

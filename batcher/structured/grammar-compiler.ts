@@ -2,7 +2,6 @@
  * GrammarCompiler: compiles structures beside the event loop, in a thread that is bounded in time and memory: what takes more is refused, and the next
  * one gets a new thread. One structure at a time, in order.
  */
-
 import { Worker } from 'node:worker_threads';
 import type { Automaton } from './automaton.ts';
 import type { AnswerForm } from './calls/call-structure.ts';

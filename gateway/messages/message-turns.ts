@@ -5,8 +5,8 @@
 import { z } from 'zod';
 import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage } from '../../shared/job.ts';
+import { otherPart } from '../content-parts.ts';
 import { Text } from '../generation-fields.ts';
-import { custom } from '../refusal.ts';
 
 const MAX_BLOCKS = 1_024;
 const BETWEEN_TURNS = '\n\n';
@@ -30,15 +30,11 @@ const TextBlock = z
   .transform(({ text }): Block => ({ kind: 'text', text }))
   .meta({ description: 'Text; `cache_control` and `citations` have no effect, since every prompt is cached.' });
 
-/** Of the contract, but no model here sees or reads files. */
-const OtherBlock = z
-  .looseObject({ type: z.enum(['image', 'document', 'search_result', 'container_upload']) })
-  .refine(() => false, { message: 'Only text content is supported.', ...custom('unsupported_parameter') })
-  .transform((): Block => ({ kind: 'nothing' }))
-  .meta({ deprecated: true, description: 'Of the contract, and refused here: no model sees or reads files.' });
+const NOTHING: Block = { kind: 'nothing' };
+const OtherBlock = otherPart(['image', 'document', 'search_result', 'container_upload'], NOTHING, 'sees or reads files');
 
 /** An earlier answer's thoughts, which no model here is told again. */
-const ThinkingBlock = z.looseObject({ type: z.enum(['thinking', 'redacted_thinking']) }).transform((): Block => ({ kind: 'nothing' }));
+const ThinkingBlock = z.looseObject({ type: z.enum(['thinking', 'redacted_thinking']) }).transform(() => NOTHING);
 
 const ToolUseBlock = z
   .object({ type: z.literal('tool_use'), id: Id, name: z.string().min(1).max(256), input: z.record(z.string(), z.unknown()) })

@@ -2,19 +2,14 @@
 import { z } from 'zod';
 import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage } from '../../shared/job.ts';
+import { otherPart, RefusalPart } from '../content-parts.ts';
 import { Text } from '../generation-fields.ts';
-import { custom } from '../refusal.ts';
 
 const Part = z
   .object({ type: z.enum(['input_text', 'output_text', 'text']), text: Text })
   .transform(part => part.text)
   .meta({ description: 'Text, of the client or of an earlier answer.' });
-const RefusalPart = z.object({ type: z.literal('refusal'), refusal: Text }).transform(part => part.refusal);
-const OtherPart = z
-  .looseObject({ type: z.enum(['input_image', 'input_file', 'input_audio']) })
-  .refine(() => false, { message: 'Only text content is supported.', ...custom('unsupported_parameter') })
-  .transform(() => '')
-  .meta({ deprecated: true, description: 'Of the contract, and refused here: no model sees or hears.' });
+const OtherPart = otherPart(['input_image', 'input_file', 'input_audio'], '');
 
 const Content = z.union(
   [

@@ -1,6 +1,6 @@
 /** ResponseTools: what the body of a response says of the functions that it may call (`tools`, `tool_choice`, `parallel_tool_calls`), and how replies repeat it. */
 import { z } from 'zod';
-import { type CallableTools, MAX_TOOLS, type ToolWords } from '../callable-tools.ts';
+import { type CallableTools, isNamed, MAX_TOOLS, type ToolWords } from '../callable-tools.ts';
 import { custom } from '../refusal.ts';
 import { Schema } from '../structure-fields.ts';
 import { FunctionDescription, FunctionName } from '../tool-fields.ts';
@@ -77,14 +77,13 @@ export type ToolChoiceOut =
 
 export function callableTools({ tools, tool_choice, parallel_tool_calls }: ToolBody): CallableTools {
   const choice = tool_choice ?? 'auto';
-  const isNamed = typeof choice === 'object' && choice.type === 'function';
   return {
     tools: tools ?? [],
     words: TOOL_WORDS,
     choice: typeof choice === 'string' ? choice : choice.type === 'function' ? 'required' : choice.mode,
     named: namedIn(choice),
     // What names one function means one call.
-    isParallel: !isNamed && (parallel_tool_calls ?? true),
+    isParallel: !isNamed(choice) && (parallel_tool_calls ?? true),
   };
 }
 

@@ -2,6 +2,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { adminClient } from './admin-client.ts';
+import { twoCalls } from './call-scripts.ts';
 import { parseSse } from './sse-client.ts';
 import { eventually, type Stack, startStack } from './stack.ts';
 import type { Script } from './token-source.ts';
@@ -211,16 +212,7 @@ test('the tokens of a prompt are counted, and are those that its answer tells', 
 });
 
 describe('tools', () => {
-  const CALLS: Script = {
-    pieces: ['I look.'],
-    calls: [
-      { index: 0, name: 'look', arguments: '' },
-      { index: 0, arguments: '{"at":' },
-      { index: 0, arguments: '"it"}' },
-      { index: 1, name: 'look', arguments: '{}' },
-    ],
-    stepMs: 20,
-  };
+  const CALLS = twoCalls('look');
   const CONTENT = [
     { type: 'text', text: 'I look.', citations: null },
     { type: 'tool_use', id: expect.stringMatching(/^toolu_\w+0000$/), name: 'look', input: { at: 'it' }, caller: { type: 'direct' } },

@@ -2,6 +2,7 @@
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { adminClient } from './admin-client.ts';
+import { twoCalls } from './call-scripts.ts';
 import { eventually, type Stack, startStack } from './stack.ts';
 import type { Script } from './token-source.ts';
 
@@ -47,16 +48,7 @@ const LOOK: OpenAI.Responses.FunctionTool = {
   parameters: { type: 'object', properties: { at: { type: 'string' } } },
 };
 const ADD: OpenAI.Responses.FunctionTool = { type: 'function', name: 'add', parameters: null, strict: null };
-const CALLS: Script = {
-  pieces: ['I look.'],
-  calls: [
-    { index: 0, name: 'look', arguments: '' },
-    { index: 0, arguments: '{"at":' },
-    { index: 0, arguments: '"it"}' },
-    { index: 1, name: 'add', arguments: '{}' },
-  ],
-  stepMs: 20,
-};
+const CALLS = twoCalls('add');
 
 const STREAMED = [
   ...['response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added'],

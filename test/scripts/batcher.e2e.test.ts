@@ -12,6 +12,15 @@ import { until } from './process-life.ts';
 const LONG_ANSWER_TOKENS = 1_000;
 const RUN = join(import.meta.dirname, '../../scripts/run.mjs');
 
+async function askOnceServed(batcher: ChildProcess, gateway: GatewayServer, body: object): Promise<Response> {
+  await until(async () => batcher.exitCode !== null || (await fetch(`${gateway.url}/ready`)).status === 200);
+  return await fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'default', temperature: 0, ...body }),
+  });
+}
+
 describe('a batcher by itself', () => {
   let redis: RedisServer;
   let gateway: GatewayServer;
@@ -35,14 +44,8 @@ describe('a batcher by itself', () => {
 
   it('serves the gateway, and drains when it is told to end', async () => {
     const ended = once(batcher, 'exit');
-    await until(async () => batcher.exitCode !== null || (await fetch(`${gateway.url}/ready`)).status === 200);
-    const response = await fetch(`${gateway.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        ...{ model: 'default', temperature: 0 },
-        messages: [{ role: 'user', content: 'What is the capital of France? Answer in one sentence.' }],
-      }),
+    const response = await askOnceServed(batcher, gateway, {
+      messages: [{ role: 'user', content: 'What is the capital of France? Answer in one sentence.' }],
     });
     expect(await response.text()).toContain('The capital of France is Paris.');
     batcher.kill('SIGTERM');
@@ -64,15 +67,9 @@ it('Ctrl-C lets what runs go on to its end, for as long as the batcher was told 
   });
   try {
     const ended = once(batcher, 'exit');
-    await until(async () => batcher.exitCode !== null || (await fetch(`${gateway.url}/ready`)).status === 200);
-    const response = await fetch(`${gateway.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        ...{ model: 'default', temperature: 0, stream: true, stream_options: { include_usage: true } },
-        ...{ ignore_eos: true, max_tokens: LONG_ANSWER_TOKENS },
-        messages: [{ role: 'user', content: 'Count.' }],
-      }),
+    const response = await askOnceServed(batcher, gateway, {
+      ...{ stream: true, stream_options: { include_usage: true }, ignore_eos: true, max_tokens: LONG_ANSWER_TOKENS },
+      messages: [{ role: 'user', content: 'Count.' }],
     });
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
