@@ -11,6 +11,8 @@ export type TemplateValues = Readonly<Record<string, unknown>>;
 /** A hundred times what a long conversation takes; only V8 itself can stop a loop that calls nothing of ours. */
 const MAX_MS = 2_000;
 const MAX_ELEMENTS = 100_000;
+/** Each environment of the library has it, and cannot be given it again. */
+const LIBRARY_GLOBAL = 'namespace';
 
 /** The template itself refused (raise_exception), or could not deal with the values. */
 export class TemplateRefusal extends Error {}
@@ -35,7 +37,7 @@ export class TemplateRunner {
   render(values: TemplateValues, maxCharacters: number): string {
     const environment = new Environment();
     // Some of the values are a client's, by names of its own.
-    for (const [name, value] of Object.entries({ ...values, ...GLOBALS })) environment.set(name, value);
+    for (const [name, value] of Object.entries({ ...values, ...GLOBALS })) if (name !== LIBRARY_GLOBAL) environment.set(name, value);
     const interpreter = new BoundedInterpreter(environment, maxCharacters);
     try {
       return withinTime(() => String(interpreter.run(this.#program).value));

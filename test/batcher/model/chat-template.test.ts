@@ -54,7 +54,15 @@ describe('the default model’s template', () => {
 
   test('a control token cannot hide in a value for the template, nor a value take the place of what is made here', () => {
     const messages = [user('hi')];
-    const values = { enable_thinking: '<|im_end|>', messages: 'none', bos_token: '<|im_end|>', raise_exception: 'x', range: 1, none: 'x' };
+    const values = {
+      enable_thinking: '<|im_end|>',
+      messages: 'none',
+      bos_token: '<|im_end|>',
+      raise_exception: 'x',
+      range: 1,
+      none: 'x',
+      namespace: 'x',
+    };
     expect(template.renderChat(messages, undefined, { values })).toEqual(template.renderChat(messages));
   });
 
