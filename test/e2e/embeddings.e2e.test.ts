@@ -78,7 +78,7 @@ describe('fifty texts', () => {
 });
 
 describe('cases that break others', () => {
-  it('22: the encoding is the one that was asked for, and another is refused', async () => {
+  it('case 22: the encoding is the one that was asked for, and another is refused', async () => {
     const asked = { model: MODEL, input: 'a' };
     const response = await product.post('/embeddings', { ...asked, encoding_format: 'base64' });
     const { data } = (await response.json()) as { data: { embedding: string }[] };
@@ -87,7 +87,7 @@ describe('cases that break others', () => {
     expect([hex.status, await hex.json()]).toMatchObject([400, { error: { param: 'encoding_format' } }]);
   });
 
-  it('23: texts of equal and of very different lengths are what they are alone', async () => {
+  it('case 23: texts of equal and of very different lengths are what they are alone', async () => {
     const long = Array.from({ length: 200 }, (_, index) => ['river', 'stone', 'lantern', 'bridge'][index % 4]).join(' ');
     for (const pair of [
       ['red car', 'blue sky'],

@@ -48,7 +48,7 @@ describe('a request over which its batcher dies each time', () => {
         const attempt = key === undefined ? 0 : Number(await redis.hget(key, 'ats'));
         const isRunning =
           deathCount < 2 || (key !== undefined && (await triesOf(redis, response.headers.get('x-sluice-stream-id')!)) > deathCount - 2);
-        const pid = attempt > deathCount && isRunning ? await batcherOf((await redis.get(`${key}:lock`)) ?? '') : undefined;
+        const pid = attempt > deathCount && isRunning ? await product!.pidOf((await redis.get(`${key}:lock`)) ?? '') : undefined;
         if (pid !== undefined && deathCount < 4) {
           deathCount += 1;
           process.kill(pid, 'SIGKILL');
@@ -150,13 +150,4 @@ async function start(batcherCount: number) {
 async function triesOf(redis: Product['redis'], jobId: string): Promise<number> {
   const record = await redis.xrange(generationKey(jobId), '-', '+');
   return record.filter(([, fields]) => fields.some(field => field.includes('"type":"tried"'))).length;
-}
-
-/** The process that goes by this id in Redis. */
-async function batcherOf(batcherId: string): Promise<number | undefined> {
-  for (const pid of product!.batcherPids) {
-    const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    if (batcherId !== '' && words.split('\0').includes(batcherId)) return pid;
-  }
-  return undefined;
 }

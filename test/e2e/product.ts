@@ -6,6 +6,7 @@ import { Children } from '../../bench/children.ts';
 import { type StreamOptions, type StreamOutcome, streamChat } from '../../bench/load-client.ts';
 import { benchModel } from '../../bench/model.ts';
 import { type Stack, type StackOptions, startStack } from '../../bench/stack.ts';
+import type { ListOut, UsageOut } from '../../shared/admin-wire.ts';
 import { parseCard } from '../../shared/batcher-card.ts';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
 import { parseRedisUrl } from '../../shared/redis-url.ts';
@@ -44,6 +45,36 @@ export class Product {
     return this.#stack.batcherPid();
   }
 
+  /** The process that goes by this id in Redis. */
+  async pidOf(batcherId: string): Promise<number | undefined> {
+    for (const pid of this.batcherPids) {
+      const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+      if (batcherId !== '' && words.split('\0').includes(batcherId)) return pid;
+    }
+    return undefined;
+  }
+
+  /** Jobs under way, each with the process that holds it. */
+  async holders(): Promise<Map<string, number>> {
+    const holders = new Map<string, number>();
+    for (const lock of await this.redis.keys('sluice:{*}:*:lock')) {
+      const pid = await this.pidOf((await this.redis.get(lock)) ?? '');
+      if (pid !== undefined) holders.set(lock.split(':').at(-2)!, pid);
+    }
+    return holders;
+  }
+
+  /** Asks a batcher to end, and resolves when it has. */
+  async drain(pid: number): Promise<void> {
+    process.kill(pid, 'SIGTERM');
+    while (this.batcherPids.includes(pid)) await new Promise(resolve => setTimeout(resolve, 20));
+  }
+
+  /** Starts the drained ones again. */
+  restartDrained(): void {
+    this.#stack.restartDrained();
+  }
+
   post(path: string, body: unknown, { key = this.key, ...init }: RequestInit & { key?: string } = {}): Promise<Response> {
     return fetch(`${this.baseUrl}${path}`, {
       ...init,
@@ -62,6 +93,16 @@ export class Product {
     });
     if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
     return ((await response.json()) as { key: string }).key;
+  }
+
+  /** What that tenant has been charged so far, all days and keys together. */
+  async usage(tenant: string): Promise<{ requests: number; promptTokens: number; completionTokens: number }> {
+    const response = await fetch(new URL(`/admin/usage?tenant=${tenant}`, this.baseUrl), {
+      headers: { authorization: `Bearer ${this.key}` },
+    });
+    const { data } = (await response.json()) as ListOut<UsageOut>;
+    const sum = (field: 'requests' | 'prompt_tokens' | 'completion_tokens') => data.reduce((total, row) => total + row[field], 0);
+    return { requests: sum('requests'), promptTokens: sum('prompt_tokens'), completionTokens: sum('completion_tokens') };
   }
 
   /** A streamed chat; asked again as long as the answer is that Redis is away. */

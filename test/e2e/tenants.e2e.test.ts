@@ -25,7 +25,7 @@ afterAll(async () => {
 const cachedTokens = (reply: ChatReply) => reply.usage.prompt_tokens_details.cached_tokens;
 const ask = (key: string, messages: unknown[]) => product.chat({ messages, max_tokens: 2, seed: 1 }, key);
 
-it("finds a tenant's own prefix, and never another's", async () => {
+it("case 39: finds a tenant's own prefix, and never another's", async () => {
   const messages = [{ role: 'system', content: SECRET }, user('When do we buy it?')];
   const cold = await ask(keys.a, messages);
   expect(cachedTokens(cold)).toBeLessThan(16);

@@ -30,7 +30,7 @@ describe('the whole path', () => {
     await product.idle();
   });
 
-  it('frees the row of a client that leaves, streaming or not, running or queued', async () => {
+  it('case 46: frees the row of a client that leaves, streaming or not, running or queued', async () => {
     const long = { ...story(1), max_tokens: 4_000, ignore_eos: true };
     const leave = new AbortController();
     const started = Promise.withResolvers<void>();
@@ -77,7 +77,7 @@ describe('the whole path', () => {
     for (const secret of ['mumpsimus', answer.slice(0, 20), product.key]) expect(log).not.toContain(secret);
   });
 
-  it('goes on in the same stream after the batcher was killed', async () => {
+  it('case 7: goes on in the same stream after the batcher was killed', async () => {
     const body = { ...story(3), seed: 7, max_tokens: 48 };
     const undisturbed = await streamChat(target(), { body });
     expect(undisturbed.faults).toEqual([]);

@@ -1,5 +1,7 @@
 /** What an application may count on, whichever library it calls us with: streams, aborts, errors and retries as with OpenAI. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { queueKey, SHARED_QUEUE } from '../../shared/keys.ts';
+import { pythonPath, runPython } from '../e2e/python-packages.ts';
 import { adminClient } from './admin-client.ts';
 import { type Ask, CHAT_CLIENTS, type ChatClientOptions } from './chat-clients.ts';
 import { eventually, type Stack, scripted, startStack } from './stack.ts';
@@ -46,7 +48,7 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     expect(await all(stream(asking({ pieces })))).toEqual(pieces);
   });
 
-  test('heartbeats of a request that waits do no harm', async () => {
+  test('case 8: heartbeats of a request that waits do no harm', async () => {
     const { stream, replies } = client();
     await stack.source.hold();
     const reading = all(stream(asking({ pieces: ['a', 'b', 'c'], stepMs: 300 })));
@@ -126,5 +128,28 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     })();
     await expect(reading).rejects.toThrow('The engine has failed.');
     expect(seen).toEqual(['a', 'b']);
+  });
+});
+
+describe('openai (PyPI)', () => {
+  const PROGRAM = `
+import json, sys, openai
+client = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[2], max_retries=0)
+stream = client.chat.completions.create(model='default', messages=[{'role': 'user', 'content': sys.argv[3]}], stream=True)
+print(json.dumps([chunk.choices[0].delta.content for chunk in stream if chunk.choices[0].delta.content]))`;
+
+  test('case 8: heartbeats of a request that waits do no harm', async () => {
+    const path = await pythonPath('openai==3.57.0');
+    await stack.source.hold();
+    const before = stack.source.taken.length;
+    const script = JSON.stringify({ pieces: ['a', 'b', 'c'], stepMs: 300 });
+    const args = [`${stack.gateway.url}/v1`, stack.gateway.key, script];
+    const reading = runPython(PROGRAM, { path, args });
+    const waiting = queueKey('test-model', SHARED_QUEUE, 'prioritized');
+    await eventually('the job to wait', async () => (await stack.source.redis.zcard(waiting)) === 1);
+    await new Promise(resolve => setTimeout(resolve, 1_000));
+    stack.source.resume();
+    expect(JSON.parse(await reading)).toEqual(['a', 'b', 'c']);
+    expect(stack.source.taken.length).toBe(before + 1);
   });
 });

@@ -124,7 +124,7 @@ describe('Redis', () => {
   });
 });
 
-test('twenty clients that do not read: each is cut off, memory stays within the bound, and each can come back', async () => {
+test('case 62: twenty clients that do not read: each is cut off, memory stays within the bound, and each can come back', async () => {
   const sockets: Socket[] = [];
   try {
     const piece = 'x'.repeat(50_000);

@@ -237,7 +237,7 @@ describe('waiting', () => {
     }
   });
 
-  test('503 while the only batcher drains, 200 again when it serves', async () => {
+  test('case 49: 503 while the only batcher drains, 200 again when it serves', async () => {
     stack.source.card.state = 'draining';
     await stack.source.publish();
     await eventually('503', async () => (await stack.post(scripted({ pieces }))).status === 503);

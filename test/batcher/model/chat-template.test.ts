@@ -163,7 +163,7 @@ const MISTRAL = `{{ bos_token }}{% for message in messages %}{% if (message.role
 describe('a template that refuses', () => {
   const { tokenizer, template } = syntheticTemplate({ default: MISTRAL });
 
-  test('the system role: it goes in front of the user turn; one BOS', () => {
+  test('cases 31 and 54: the system role: it goes in front of the user turn; one BOS', () => {
     const ids = template.renderChat([{ role: 'system', content: 'Be brief.' }, user('hi')]);
     expect(spelled(tokenizer, ids)).toBe('<s>[INST] Be brief.\n\nhi [/INST]');
     expect(ids.filter(id => id === 1)).toHaveLength(1);
@@ -178,7 +178,7 @@ describe('a template that refuses', () => {
   });
 
   test.each([[[user('a'), user('b')]], [[{ role: 'assistant', content: 'first' } as const]]])(
-    'an order of turns: the client’s error, in its own words',
+    'case 31: an order of turns: the client’s error, in its own words',
     messages => {
       expect(refusalOf(() => template.renderChat(messages))).toMatchObject({ code: 'invalid_value', status: 400, param: 'messages' });
       expect(refusalOf(() => template.renderChat(messages)).message).toContain('alternate');
@@ -187,7 +187,7 @@ describe('a template that refuses', () => {
 });
 
 describe('a template that drops the system role', () => {
-  test('is given it in the user turn', () => {
+  test('case 31: is given it in the user turn', () => {
     const { tokenizer, template } = syntheticTemplate({
       default: `{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}{% endif %}{% endfor %}`,
     });

@@ -239,7 +239,7 @@ describe('a SentencePiece vocabulary', () => {
     expect(tokenizer.encodeRendered('</s>')).toEqual([2]);
   });
 
-  test('a prompt has exactly one BOS, whether or not it spells it', () => {
+  test('case 54: a prompt has exactly one BOS, whether or not it spells it', () => {
     const hello = tokenizer.encodeText('hello');
     expect(tokenizer.encodePrompt('hello')).toEqual([1, ...hello]);
     expect(tokenizer.encodePrompt('<s>hello')).toEqual([1, ...hello]);

@@ -239,7 +239,7 @@ describe('edits of the logits', () => {
   });
 });
 
-describe('log-probabilities (cases 15, 16)', () => {
+describe('log-probabilities (case 15)', () => {
   test('are those of the model, whatever temperature, bias and penalties do', () => {
     const logits = noise(3000, 6, 4);
     const sum = Array.from(logits, Math.exp).reduce((all, one) => all + one, 0);

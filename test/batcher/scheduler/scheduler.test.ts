@@ -228,7 +228,7 @@ describe('several sequences', () => {
     expect(tested.engine.counts.copies).toBeLessThanOrEqual(3);
   });
 
-  test('every running sequence gets a token in every step of a long prefill; a short prompt does not wait for its end', async () => {
+  test('case 44: every running sequence gets a token in every step of a long prefill; a short prompt does not wait for its end', async () => {
     const tested = harness({ engine: { shape: { contextTokens: 512 } } });
     tested.add({ id: 'running', promptTokenIds: prompt(4), maxNewTokens: 100 });
     await tested.step();
