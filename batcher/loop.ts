@@ -76,6 +76,7 @@ export class Loop {
   async run(): Promise<void> {
     const { scheduler } = this.#parts;
     while (!this.#isStopped) {
+      const startedAt = performance.now();
       const plan = scheduler.plan();
       if (plan === undefined) {
         this.#tell();
@@ -83,7 +84,6 @@ export class Loop {
         await this.#wakeUp.sleep();
         continue;
       }
-      const startedAt = performance.now();
       this.#engineMs = 0;
       this.#streamsMs = 0;
       for (const { sequenceId, cachedTokens } of plan.admitted) {

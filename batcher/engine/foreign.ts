@@ -73,6 +73,12 @@ export function openRowPasses(libraryPath: string, bytes: number): { kernels: Ro
   const collect: Foreign = library.func(
     'int32_t sluice_collect(void* row, int32_t count, float least, float below, void* maxima, void* ids)',
   );
+  const masses: Foreign = library.func(
+    'void sluice_bin_masses(void* row, int32_t count, float max, float scale, void* weights, void* maxima, void* masses)',
+  );
+  const collectBin: Foreign = library.func(
+    'int32_t sluice_collect_bin(void* row, int32_t count, float max, float scale, int32_t bin, void* maxima, void* ids)',
+  );
   return {
     buffer: viewMemory(base, bytes),
     kernels: {
@@ -82,6 +88,8 @@ export function openRowPasses(libraryPath: string, bytes: number): { kernels: Ro
       sumAbove: (row, count, least, weights, sums) => above(at(row), count, least, at(weights), at(sums)),
       sumDistances: (row, count, max, weights) => distances(at(row), count, max, at(weights)),
       collect: (row, count, least, below, from, ids) => collect(at(row), count, least, below, at(from), at(ids)),
+      binMasses: (row, count, max, scale, weights, from, to) => masses(at(row), count, max, scale, at(weights), at(from), at(to)),
+      collectBin: (row, count, max, scale, bin, from, ids) => collectBin(at(row), count, max, scale, bin, at(from), at(ids)),
     },
   };
 }

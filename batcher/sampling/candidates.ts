@@ -16,12 +16,10 @@ export interface Narrowing {
   typicalP: number | undefined;
 }
 
-/** A set is looked for among the tokens within these distances (in nats) of the largest, nearest first; most end in the first two. */
+/** A typical set is looked for among the tokens within these distances (in nats) of the largest, nearest first; most end in the first two. */
 const DISTANCES = [4, 9, 18, WEIGHT_LIMIT];
-/** Of longer lists, passes over the whole row by the kernels are faster than passes over the list. */
-const LIST_LIMIT = 3_000;
-/** Most halvings of the range of logits that holds a cut, before its tokens are listed: float32 has no more between two that differ by a factor of 2. */
-const HALVINGS = 24;
+/** The same for the cut of a nucleus; near ones cost little, since few tokens are within them. The last is a little more than the limit, whose own tokens are then in it however it is rounded. */
+const NUCLEUS_DISTANCES = [5, 7, 10, 14, WEIGHT_LIMIT * 1.001];
 /** Every finite float32 is at least this. */
 const LEAST_FINITE = -3.4028234663852886e38;
 /** Collecting compares in float32 and takes in a little more; the exact comparison follows. */
@@ -75,12 +73,9 @@ export class Candidates {
     } else {
       const total = row.weigh(inverseTemperature);
       if (nucleus !== undefined) {
-        const target = nucleus * total;
-        if (!this.#listNucleus(scaled, target)) {
-          const cut = Math.max(this.#nucleusCut(scaled, target), leastWithin(scaled, limit));
-          if (typical === undefined) return cut;
-          this.#listFrom(scaled, cut);
-        }
+        const cut = Math.max(this.#nucleusCut(scaled, nucleus * total), leastWithin(scaled, limit));
+        if (typical === undefined) return cut;
+        this.#listFrom(scaled, cut);
       } else if (typical === undefined) {
         return leastWithin(scaled, limit);
       } else if (limit === WEIGHT_LIMIT) {
@@ -135,56 +130,33 @@ export class Candidates {
     this.#mass = mass;
   }
 
-  /** Lists the smallest set whose weights reach `target`; false where it may be too long for a list. */
-  #listNucleus({ row, inverseTemperature }: ScaledRow, target: number): boolean {
-    for (const distance of DISTANCES) {
-      const collected = row.collect(row.max - distance / inverseTemperature);
-      if (collected > LIST_LIMIT) return false;
-      this.#listCollected(row, inverseTemperature, collected);
-      if (this.#mass >= target) break;
-    }
-    this.#keepSmallest(this.#scratch.distances, target);
-    return true;
-  }
-
   /**
-   * Least logit of the smallest set whose weights reach `target`: the range that holds it is halved until few tokens are left to select among.
-   * Sets the row's weight to 0 for tokens of that very logit that are not in the set.
+   * Least logit of the smallest set whose weights reach `target`: sums by distance say in which narrow range it lies, then the tokens there are
+   * selected among. Sets the row's weight to 0 for tokens of that very logit that are not in the set.
    */
   #nucleusCut({ row, inverseTemperature }: ScaledRow, target: number): number {
     const { ids, distances, weights } = this.#scratch;
-    // Always: the set from `low` on reaches the target, the one from `high` on does not.
-    let low = LEAST_FINITE;
-    let high = Infinity;
-    let massFromLow = Infinity;
-    let massFromHigh = 0;
-    for (const distance of DISTANCES) {
-      low = Math.fround(row.max - (distance * COLLECT_SLACK) / inverseTemperature);
-      massFromLow = row.sumAbove(low);
-      if (massFromLow >= target || distance === WEIGHT_LIMIT) break;
-      high = low;
-      massFromHigh = massFromLow;
-    }
-    for (let halving = 0; halving < HALVINGS; halving++) {
-      // No token between the two weighs less than one at `low`.
-      const countBound = (massFromLow - massFromHigh) * Math.exp((row.max - low) * inverseTemperature);
-      const middle = Math.fround((low + Math.min(high, row.max)) / 2);
-      if (countBound < LIST_LIMIT || middle <= low || middle >= high) break;
-      const mass = row.sumAbove(middle);
-      if (mass >= target) {
-        low = middle;
-        massFromLow = mass;
-      } else {
-        high = middle;
-        massFromHigh = mass;
+    let massAbove = 0;
+    let cutBin = 0;
+    for (const distance of NUCLEUS_DISTANCES) {
+      const masses = row.massesWithin(distance / inverseTemperature);
+      massAbove = 0;
+      cutBin = -1;
+      let mass = 0;
+      for (let bin = 0; bin < masses.length && mass < target; bin++) {
+        if (masses[bin] === 0) continue;
+        massAbove = mass;
+        cutBin = bin;
+        mass += masses[bin]!;
       }
+      if (mass >= target) break;
     }
-    const collected = row.collect(low, high);
+    const collected = row.collectBin(cutBin);
     for (let i = 0; i < collected; i++) {
       distances[i] = row.max - row.logits[ids[i]!]!;
       weights[i] = row.weights[ids[i]!]!;
     }
-    this.#selection.select(distances, weights, collected, target - massFromHigh);
+    this.#selection.select(distances, weights, collected, target - massAbove);
     const { cutKey, cutIndex } = this.#selection;
     for (let i = cutIndex + 1; i < collected; i++) if (distances[i]! === cutKey) row.weights[ids[i]!] = 0;
     return row.logits[ids[cutIndex]!]!;

@@ -1,7 +1,7 @@
 /**
  * LogitRow: one row of logits in the kernels' memory, and what is asked of a whole row. Load it (or write `logits` and scan() them), then ask.
  */
-import { MAX_BLOCK, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
+import { MASS_BINS, MAX_BLOCK, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
 
 const FLOAT_BYTES = 4;
 
@@ -12,6 +12,7 @@ export interface RowLayout {
   ids: number;
   maxima: number;
   sums: number;
+  masses: number;
   vocabSize: number;
   /** vocabSize up to the next multiple of SUM_BLOCK; what lies between is -Infinity. */
   padded: number;
@@ -30,6 +31,9 @@ export class LogitRow {
   readonly #kernels: RowKernels;
   readonly #layout: RowLayout;
   readonly #sums: Float64Array;
+  readonly #masses: Float64Array;
+  /** Bins of the last massesWithin() in one unit of logit. */
+  #binsPerLogit = 0;
   #max = -Infinity;
   /** The last block whose sum is not 0. */
   #lastBlock = 0;
@@ -37,7 +41,7 @@ export class LogitRow {
   #least = -Infinity;
 
   constructor(kernels: RowKernels, buffer: ArrayBufferLike, layout: RowLayout) {
-    const { row, weights, ids, maxima, sums, vocabSize, padded } = layout;
+    const { row, weights, ids, maxima, sums, masses, vocabSize, padded } = layout;
     this.#kernels = kernels;
     this.#layout = layout;
     new Float32Array(buffer, row, padded).fill(-Infinity);
@@ -46,6 +50,7 @@ export class LogitRow {
     this.ids = new Int32Array(buffer, ids, padded);
     this.maxima = new Float32Array(buffer, maxima, padded / MAX_BLOCK);
     this.#sums = new Float64Array(buffer, sums, padded / SUM_BLOCK);
+    this.#masses = new Float64Array(buffer, masses, MASS_BINS);
   }
 
   /** Largest logit, of the last load() or scan(); -Infinity where there is no number. */
@@ -132,6 +137,20 @@ export class LogitRow {
   collect(least: number, below = Infinity): number {
     const { row, padded, maxima, ids } = this.#layout;
     return this.#kernels.collect(row, padded, least, below, maxima, ids);
+  }
+
+  /** Sums of the weights of the last weigh() by distance from the largest logit: MASS_BINS equal ranges that reach up to `span` (in logits). */
+  massesWithin(span: number): Float64Array {
+    const { row, padded, weights, maxima, masses } = this.#layout;
+    this.#binsPerLogit = MASS_BINS / span;
+    this.#kernels.binMasses(row, padded, this.#max, this.#binsPerLogit, weights, maxima, masses);
+    return this.#masses;
+  }
+
+  /** Puts the ids of the tokens in one of these ranges into `ids`, ascending; returns how many. */
+  collectBin(bin: number): number {
+    const { row, padded, maxima, ids } = this.#layout;
+    return this.#kernels.collectBin(row, padded, this.#max, this.#binsPerLogit, bin, maxima, ids);
   }
 
   #total(): number {

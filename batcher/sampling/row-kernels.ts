@@ -12,6 +12,8 @@ import { assemble, type Code, code, op, type WasmFunction } from './wasm-assembl
 export const MAX_BLOCK = 64;
 /** Tokens whose weights are summed together, so that a draw walks the sums and then one block. */
 export const SUM_BLOCK = 512;
+/** Ranges of distance from the largest logit whose weights are summed apart. */
+export const MASS_BINS = 1024;
 /** Distance from the largest scaled logit, in nats, from which on a weight is 0: 150,000 e^-40 is 6e-13 of the mass. */
 export const WEIGHT_LIMIT = 40;
 
@@ -32,6 +34,13 @@ export interface RowKernels {
    * returns how many. `least` is above -Infinity. Blocks whose maximum (from `maxima` on) is less are not looked at.
    */
   collect(row: number, count: number, least: number, below: number, maxima: number, ids: number): number;
+  /**
+   * Adds each token's weight to that of its bin, as float64 from `masses` on: the whole part of (max - logit) * scale in float32, of MASS_BINS;
+   * tokens past the last bin are left out.
+   */
+  binMasses(row: number, count: number, max: number, scale: number, weights: number, maxima: number, masses: number): void;
+  /** Ids of the tokens of one such bin, as collect() gives them. */
+  collectBin(row: number, count: number, max: number, scale: number, bin: number, maxima: number, ids: number): number;
 }
 
 const VECTOR_BYTES = 16;
@@ -229,10 +238,37 @@ export function openKernels(bytes: number): { kernels: RowKernels; buffer: Array
     new Float32Array(memory.buffer, index * VECTOR_BYTES, 4).fill(value);
   });
   const module = new WebAssembly.Module(assemble([blockMaxima(), weigh(), sumAbove(), sumDistances(), collect()], pages));
-  const passes = new WebAssembly.Instance(module, { host: { memory } }).exports as Omit<RowKernels, 'load'>;
+  const passes = new WebAssembly.Instance(module, { host: { memory } }).exports as Omit<RowKernels, 'load' | 'binMasses' | 'collectBin'>;
   const load: RowKernels['load'] = (source, row, count, maxima) => {
     new Float32Array(memory.buffer, row, source.length).set(source);
     passes.blockMaxima(row, count, maxima);
   };
-  return { kernels: { ...passes, load }, buffer: memory.buffer };
+  return { kernels: { ...passes, load, ...binPasses(memory.buffer) }, buffer: memory.buffer };
+}
+
+/** In plain loops, since vectors here can't put each lane at a place of its own. */
+function binPasses(buffer: ArrayBuffer): Pick<RowKernels, 'binMasses' | 'collectBin'> {
+  return {
+    binMasses(row, count, max, scale, weights, _, masses) {
+      const logits = new Float32Array(buffer, row, count);
+      const weightOf = new Float32Array(buffer, weights, count);
+      const massOf = new Float64Array(buffer, masses, MASS_BINS).fill(0);
+      const step = Math.fround(scale);
+      for (let id = 0; id < count; id++) {
+        const place = Math.fround(Math.fround(max - logits[id]!) * step);
+        if (place < MASS_BINS) massOf[Math.trunc(place)]! += weightOf[id]!;
+      }
+    },
+    collectBin(row, count, max, scale, bin, _, ids) {
+      const logits = new Float32Array(buffer, row, count);
+      const found = new Int32Array(buffer, ids, count);
+      const step = Math.fround(scale);
+      let length = 0;
+      for (let id = 0; id < count; id++) {
+        const place = Math.fround(Math.fround(max - logits[id]!) * step);
+        if (place >= bin && place < bin + 1) found[length++] = id;
+      }
+      return length;
+    },
+  };
 }

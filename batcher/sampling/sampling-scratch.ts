@@ -3,10 +3,10 @@
  * About 52 bytes a token of vocabulary: 2.6 MB at 49,152.
  *
  * The kernels' own memory, by address:
- *   constants | model row | edited row | weights (float32, a token) | ids (int32, a token) | block maxima (float32) | block sums (float64)
+ *   constants | model row | edited row | weights (float32, a token) | ids (int32, a token) | block maxima (float32) | block sums | masses by distance (float64)
  */
 import { LogitRow } from './logit-row.ts';
-import { CONSTANT_BYTES, MAX_BLOCK, openKernels, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
+import { CONSTANT_BYTES, MASS_BINS, MAX_BLOCK, openKernels, type RowKernels, SUM_BLOCK } from './row-kernels.ts';
 
 const VECTOR_BYTES = 16;
 
@@ -47,6 +47,7 @@ export class SamplingScratch {
       ids: place(padded * 4 + VECTOR_BYTES),
       maxima: place((padded / MAX_BLOCK) * 4),
       sums: place((padded / SUM_BLOCK) * 8),
+      masses: place(MASS_BINS * 8),
     };
     const { kernels, buffer } = open(end);
     this.model = new LogitRow(kernels, buffer, { row: modelAddress, ...shared, vocabSize, padded });

@@ -10,7 +10,7 @@
 
 #define EXPORT __attribute__((visibility("default"))) AVX2
 
-enum { MAX_BLOCK = 64, SUM_BLOCK = 512, VECTOR = 8 };
+enum { MAX_BLOCK = 64, SUM_BLOCK = 512, MASS_BINS = 1024, VECTOR = 8 };
 
 /* 40 nats, as a power of two. */
 #define LIMIT -57.70780163555854f
@@ -105,6 +105,45 @@ EXPORT int32_t sluice_collect(const float *row, int32_t count, float least, floa
     for (int32_t i = at; i < at + MAX_BLOCK; i += VECTOR) {
       const __m256 logits = _mm256_loadu_ps(row + i);
       const __m256 is_in = _mm256_and_ps(_mm256_cmp_ps(logits, leasts, _CMP_GE_OQ), _mm256_cmp_ps(logits, belows, _CMP_LT_OQ));
+      for (uint32_t bits = (uint32_t)_mm256_movemask_ps(is_in); bits != 0; bits &= bits - 1) ids[found++] = i + __builtin_ctz(bits);
+    }
+  }
+  return found;
+}
+
+/* The places of 8 tokens among the bins, with fractions; past the last bin, or no number, where there is none. */
+INLINE __m256 places_of(const float *row, __m256 max, __m256 scale) {
+  return _mm256_mul_ps(_mm256_sub_ps(max, _mm256_loadu_ps(row)), scale);
+}
+
+EXPORT void sluice_bin_masses(const float *row, int32_t count, float max, float scale, const float *weights, const float *maxima, double *masses) {
+  const __m256 maxes = _mm256_set1_ps(max), scales = _mm256_set1_ps(scale), end = _mm256_set1_ps(MASS_BINS);
+  memset(masses, 0, MASS_BINS * sizeof *masses);
+  for (int32_t at = 0; at < count; at += MAX_BLOCK) {
+    if (!((max - maxima[at / MAX_BLOCK]) * scale < MASS_BINS)) continue;
+    for (int32_t i = at; i < at + MAX_BLOCK; i += VECTOR) {
+      const __m256 places = places_of(row + i, maxes, scales);
+      uint32_t bits = (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(places, end, _CMP_LT_OQ));
+      if (bits == 0) continue;
+      int32_t bins[VECTOR];
+      _mm256_storeu_si256((__m256i *)bins, _mm256_cvttps_epi32(places));
+      for (; bits != 0; bits &= bits - 1) {
+        const int lane = __builtin_ctz(bits);
+        masses[bins[lane]] += weights[i + lane];
+      }
+    }
+  }
+}
+
+EXPORT int32_t sluice_collect_bin(const float *row, int32_t count, float max, float scale, int32_t bin, const float *maxima, int32_t *ids) {
+  const __m256 maxes = _mm256_set1_ps(max), scales = _mm256_set1_ps(scale);
+  const __m256 first = _mm256_set1_ps((float)bin), end = _mm256_set1_ps((float)(bin + 1));
+  int32_t found = 0;
+  for (int32_t at = 0; at < count; at += MAX_BLOCK) {
+    if (!((max - maxima[at / MAX_BLOCK]) * scale < (float)(bin + 1))) continue;
+    for (int32_t i = at; i < at + MAX_BLOCK; i += VECTOR) {
+      const __m256 places = places_of(row + i, maxes, scales);
+      const __m256 is_in = _mm256_and_ps(_mm256_cmp_ps(places, first, _CMP_GE_OQ), _mm256_cmp_ps(places, end, _CMP_LT_OQ));
       for (uint32_t bits = (uint32_t)_mm256_movemask_ps(is_in); bits != 0; bits &= bits - 1) ids[found++] = i + __builtin_ctz(bits);
     }
   }

@@ -7,6 +7,7 @@ import { openRowPasses } from '../../../batcher/engine/foreign.ts';
 import { whyNoKernels, writeKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 import { defaultCacheRoot } from '../../../batcher/model/cache-root.ts';
 import { CounterRandom } from '../../../batcher/sampling/counter-random.ts';
+import { MASS_BINS } from '../../../batcher/sampling/row-kernels.ts';
 import { type KernelSource, SamplingScratch } from '../../../batcher/sampling/sampling-scratch.ts';
 
 const logit = fc.oneof(
@@ -62,6 +63,28 @@ describe.each(KINDS)('RowKernels in %s against plain loops', kind => {
         },
       ),
       { seed: 4 },
+    );
+  });
+
+  test('masses by distance, and the tokens of each', () => {
+    fc.assert(
+      fc.property(logits, fc.constantFrom(0.02, 1, 30, 500), fc.nat(1023), (values, span, chosen) => {
+        const row = scanned(values);
+        row.weigh(1);
+        const step = Math.fround(MASS_BINS / span);
+        const binOf = (value: number): number => Math.trunc(Math.fround(Math.fround(row.max - value) * step));
+        const masses = row.massesWithin(span);
+        const expected = new Float64Array(MASS_BINS);
+        values.forEach((value, id) => {
+          if (binOf(value) < MASS_BINS) expected[binOf(value)]! += row.weights[id]!;
+        });
+        expect(masses).toEqual(expected);
+        const idsOf = (bin: number): number[] => Array.from(values.keys()).filter(id => binOf(values[id]!) === bin);
+        for (const bin of [0, chosen, binOf(values[0]!)].filter(bin => bin < MASS_BINS)) {
+          expect(Array.from(row.ids.subarray(0, row.collectBin(bin)))).toEqual(idsOf(bin));
+        }
+      }),
+      { seed: 6 },
     );
   });
 
