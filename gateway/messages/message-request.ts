@@ -25,6 +25,7 @@ import { byteCount, MAX_TEXT_BYTES, quickFields } from '../quick-request.ts';
 import { custom, refusal } from '../refusal.ts';
 import type { Posted } from '../routes/posted-job.ts';
 import { Schema } from '../structure-fields.ts';
+import { ChatTemplateKwargs } from '../template-values.ts';
 import { callableTools, TOOL_FIELDS } from './message-tools.ts';
 import { conversation, MessageTurn, SystemPrompt } from './message-turns.ts';
 
@@ -44,6 +45,7 @@ const PROMPT_FIELDS = {
     })
     .meta({ type: 'null', description: 'Of the contract, and not supported here.' }),
   ...TOOL_FIELDS,
+  chat_template_kwargs: ChatTemplateKwargs,
   messages: z
     .array(MessageTurn)
     .min(1)
@@ -111,10 +113,11 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
   const messages = conversation(request.system ?? undefined, request.messages);
   const structure = structureOf(request);
   const { tools, toolUse } = jobTools(callableTools(request));
+  const templateValues = request.chat_template_kwargs;
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages, ...given('tools', tools) },
+      prompt: { kind: 'chat', messages, ...given('tools', tools), ...given('templateValues', templateValues) },
       sampling: samplingOf(generation, undefined),
       stopping: stoppingOf(generation, request.max_tokens),
       ...given('structure', structure),
@@ -122,7 +125,7 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
       choiceCount: 1,
       serviceClass: service_tier === 'standard_only' ? 'default' : serviceClassOf(service_tier),
     },
-    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools }),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
     reply: { kind: 'message', isStreamed: request.stream ?? false },
   };
 }
@@ -132,11 +135,16 @@ export function parseTokenCountRequest(body: JsonObject, bounds: { maxMessageCou
   checkMessageCount(body, bounds);
   const parsed = TokenCountBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
-  const { model, system, messages } = parsed.data;
+  const { model, system, messages, chat_template_kwargs: templateValues } = parsed.data;
   const { tools } = jobTools(callableTools(parsed.data));
   const job: Posted['job'] & Pick<Job, 'task'> = {
     ...quickFields({ model }),
-    prompt: { kind: 'chat', messages: conversation(system ?? undefined, messages), ...given('tools', tools) },
+    prompt: {
+      kind: 'chat',
+      messages: conversation(system ?? undefined, messages),
+      ...given('tools', tools),
+      ...given('templateValues', templateValues),
+    },
     task: { kind: 'tokenize', addSpecialTokens: true, addGenerationPrompt: true, tellTexts: false },
   };
   return { job, promptTokensBound: 0, isPromptUncertain: true, reply: { kind: 'count_tokens', isStreamed: false } };

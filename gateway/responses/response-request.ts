@@ -21,6 +21,7 @@ import {
 import type { JsonObject } from '../json-body.ts';
 import { refusal } from '../refusal.ts';
 import { SCHEMA_LABELS, Schema } from '../structure-fields.ts';
+import { ChatTemplateKwargs } from '../template-values.ts';
 import { conversation, InputItem } from './response-items.ts';
 import type { ResponseEcho, TextFormatOut } from './response-object.ts';
 import { callableTools, TOOL_FIELDS, toolChoiceOut, toolsOut } from './response-tools.ts';
@@ -53,6 +54,7 @@ export const ResponseBody = z
       .nullish()
       .describe('The input goes on from this response: from what it was asked, but for its instructions, and from its answer.'),
     ...TOOL_FIELDS,
+    chat_template_kwargs: ChatTemplateKwargs,
     max_output_tokens: z.int().min(1).nullish().describe('As many as the context holds when absent.'),
     background: z.boolean().nullish().describe('It is answered without its client, who comes back for it.'),
     store: z.boolean().nullish().describe('False: it cannot be asked for again.'),
@@ -117,10 +119,11 @@ export function responseRequest(
   }
   const messages: ChatMessage[] = [...(instructions === null ? [] : [{ role: 'system' as const, content: instructions }]), ...said];
   const { tools, toolUse } = jobTools(callableTools(request));
+  const templateValues = request.chat_template_kwargs;
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages, ...given('tools', tools) },
+      prompt: { kind: 'chat', messages, ...given('tools', tools), ...given('templateValues', templateValues) },
       sampling: samplingOf({ ...request, stream_options: undefined }, undefined),
       stopping: stoppingOf({ ...request, stream_options: undefined }, request.max_output_tokens ?? undefined),
       ...given('structure', structure),
@@ -145,7 +148,7 @@ export function responseRequest(
       top_p: request.top_p ?? 1,
       user: request.user ?? null,
     },
-    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools }),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
   };
 }
 

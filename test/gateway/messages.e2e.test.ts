@@ -211,6 +211,20 @@ test('the tokens of a prompt are counted, and are those that its answer tells', 
   expect([refused.status, refused.details]).toEqual([400, { error_code: 'invalid_value', param: 'messages' }]);
 });
 
+test('values for the template go with the prompt and with its count', async () => {
+  const chat_template_kwargs = { enable_thinking: false, style: 'short' };
+  await anthropic.messages.create(ask('x', { chat_template_kwargs }));
+  expect(lastJob().prompt).toMatchObject({ templateValues: chat_template_kwargs });
+  const count = { model: 'default', messages: [{ role: 'user' as const, content: 'x' }] };
+  await anthropic.messages.countTokens({ ...count, chat_template_kwargs } as Anthropic.MessageCountTokensParams);
+  expect(lastJob()).toMatchObject({ task: { kind: 'tokenize' }, prompt: { templateValues: chat_template_kwargs } });
+  const bad = { chat_template_kwargs: { messages: true } };
+  for (const call of [anthropic.messages.create(ask('x', bad)), anthropic.messages.countTokens({ ...count, ...bad })]) {
+    const { status, details } = await failure(call);
+    expect([status, details]).toEqual([400, { error_code: 'invalid_value', param: 'chat_template_kwargs.messages' }]);
+  }
+});
+
 describe('tools', () => {
   const CALLS = twoCalls('look');
   const CONTENT = [

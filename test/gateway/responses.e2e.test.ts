@@ -135,6 +135,16 @@ describe('in the foreground', () => {
     expect(parsed.output_parsed).toEqual({ city: 'Paris' });
   });
 
+  test('values for the template go with its prompt, and are not those of what goes on from it', async () => {
+    const values = { chat_template_kwargs: { enable_thinking: false, style: 'short' } };
+    const first = await openai.responses.create(ask('x', values as Partial<Create>));
+    expect(lastJob().prompt).toMatchObject({ templateValues: values.chat_template_kwargs });
+    await openai.responses.create(ask('y', { previous_response_id: first.id }));
+    expect(lastJob().prompt).not.toHaveProperty('templateValues');
+    const bad = { chat_template_kwargs: { tools: [] } } as Partial<Create>;
+    await expect(openai.responses.create(ask('x', bad))).rejects.toMatchObject({ status: 400, param: 'chat_template_kwargs.tools' });
+  });
+
   test('what it was asked, page by page', async () => {
     const input: OpenAI.Responses.ResponseInput = [
       { role: 'user', content: [{ type: 'input_text', text: 'one' }] },
