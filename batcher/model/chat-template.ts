@@ -5,7 +5,7 @@
  */
 import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage, Tool } from '../../shared/job.ts';
-import { CALL_MARKUP, formatOfTemplate, type ToolFormat, type ToolSyntax } from '../tools/tool-format.ts';
+import { formatOfTemplate, syntaxOf, type ToolFormat, type ToolSyntax } from '../tools/tool-format.ts';
 import { ContentMark } from './content-mark.ts';
 import { defaultTemplate } from './default-template.ts';
 import type { PreparedModel } from './prepare.ts';
@@ -66,7 +66,10 @@ export class ChatTemplate {
     // A model whose prompts have no BOS is given it where its template writes it.
     this.#specials = { bos_token: spelling(tokenizer.bosTokenId), eos_token: spelling(vocabulary.eosTokenId) };
     const format = toolFormat ?? formatOfTemplate(`${main}\n${forTools}`);
-    this.toolSyntax = syntaxOf(format ?? DEFAULT_FORMAT, tokenizer);
+    this.toolSyntax = syntaxOf(format ?? DEFAULT_FORMAT, forTools, mark => {
+      const id = tokenizer.idOf(mark);
+      return id !== undefined && tokenizer.isControl(id) ? id : undefined;
+    });
     const skills = this.#probe();
     // Calls in a form that nobody here can read are of no use: the model is told of a known one.
     this.#skills = format === undefined ? { ...skills, tools: false, toolCalls: false } : skills;
@@ -76,7 +79,7 @@ export class ChatTemplate {
   renderChat(messages: readonly ChatMessage[], tools?: readonly Tool[], options: RenderOptions = {}): number[] {
     if (options.mayExceedContext !== true) this.#refuseTooLong(messages, tools);
     const hasTools = tools !== undefined && tools.length > 0;
-    const turns = templateMessages(messages, tools, { skills: this.#skills, format: this.toolSyntax.format }).map(turn => ({
+    const turns = templateMessages(messages, tools, { skills: this.#skills, syntax: this.toolSyntax }).map(turn => ({
       ...(this.#guardStrings(turn) as TemplateMessage),
       role: turn.role,
     }));
@@ -169,11 +172,6 @@ export class ChatTemplate {
 
 /** Where a template does not tell. */
 const DEFAULT_FORMAT: ToolFormat = 'hermes';
-
-function syntaxOf(format: ToolFormat, tokenizer: Tokenizer): ToolSyntax {
-  const id = tokenizer.idOf(CALL_MARKUP[format].opener);
-  return { format, ...(id !== undefined && tokenizer.isControl(id) && { openerTokenId: id }) };
-}
 
 /** A word that no template has. */
 const PROBE = 'zqxprobe';

@@ -10,7 +10,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ChatMessage, Tool } from '../../shared/job.ts';
-import { type ToolFormat, writtenCalls } from '../tools/tool-format.ts';
+import { type ToolSyntax, writtenCalls } from '../tools/tool-format.ts';
 
 /** What a template can express by itself, found out by trying it. */
 export interface TemplateSkills {
@@ -37,16 +37,16 @@ export interface TemplateMessage {
 export function templateMessages(
   messages: readonly ChatMessage[],
   tools: readonly Tool[] | undefined,
-  model: { skills: TemplateSkills; format: ToolFormat },
+  model: { skills: TemplateSkills; syntax: ToolSyntax },
 ): TemplateMessage[] {
-  const { skills, format } = model;
+  const { skills, syntax } = model;
   const turns = skills.toolCalls && !skills.severalCalls ? singleCalls(messages) : messages;
   const result = turns.map(message => templateMessage(message, model));
-  if (tools !== undefined && tools.length > 0 && !skills.tools) describeTools(result, tools, format);
+  if (tools !== undefined && tools.length > 0 && !skills.tools) describeTools(result, tools, syntax);
   return skills.systemRole ? result : foldSystemTurns(result);
 }
 
-function templateMessage(message: ChatMessage, { skills, format }: { skills: TemplateSkills; format: ToolFormat }): TemplateMessage {
+function templateMessage(message: ChatMessage, { skills, syntax }: { skills: TemplateSkills; syntax: ToolSyntax }): TemplateMessage {
   const callId = (id: string): string => (skills.anyCallIds ? id : shortCallId(id));
   const { role, content, toolCalls } = message;
   const text = content ?? '';
@@ -62,8 +62,8 @@ function templateMessage(message: ChatMessage, { skills, format }: { skills: Tem
   }));
   if (skills.toolCalls) return { ...result, tool_calls: calls };
   const spelled = writtenCalls(
-    format,
-    calls.map(call => call.function),
+    syntax,
+    calls.map(({ id, function: called }) => ({ id: shortCallId(id), ...called })),
   );
   return { ...result, content: text === '' ? spelled : `${text}\n${spelled}` };
 }
@@ -108,13 +108,17 @@ function parsedArguments(json: string): unknown {
   }
 }
 
-function describeTools(messages: TemplateMessage[], tools: readonly Tool[], format: ToolFormat): void {
-  const example = writtenCalls(format, [{ name: 'function name', arguments: {} }]);
+function describeTools(messages: TemplateMessage[], tools: readonly Tool[], syntax: ToolSyntax): void {
+  const example = writtenCalls(syntax, [{ id: shortCallId(''), name: 'function name', arguments: {} }]);
+  const form =
+    syntax.named === undefined
+      ? "a JSON object of the function's name and arguments"
+      : "the function's name and a JSON object of its arguments";
   const list = tools.map(tool => JSON.stringify(tool)).join('\n');
   const text =
     `You may call functions to help with the user's request. These are available, each with a JSON schema of its arguments:\n` +
     `<tools>\n${list}\n</tools>\n` +
-    `For each call, answer with a JSON object of the function's name and arguments:\n${example}`;
+    `For each call, answer with ${form}:\n${example}`;
   const first = messages[0];
   if (first?.role === 'system') first.content = first.content === '' ? text : `${first.content}\n\n${text}`;
   else messages.unshift({ role: 'system', content: text });

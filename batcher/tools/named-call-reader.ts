@@ -5,13 +5,11 @@
  */
 import type { CallStanding } from './call-reader.ts';
 import { JsonValueReader } from './json-value-reader.ts';
+import { ARGUMENTS_MARK, CALL_ID_LENGTH, ID_MARK } from './tool-format.ts';
 
 const NAME_CHARACTER = /^[a-zA-Z0-9_-]$/;
 const SPACE = /^[ \t\n\r]$/;
-const ID_LENGTH = 9;
 const ID = /^[a-zA-Z0-9]*$/;
-const ID_MARK = '[CALL_ID]';
-const ARGUMENTS_MARK = '[ARGS]';
 
 export class NamedCallReader {
   readonly #names: ReadonlySet<string>;
@@ -60,7 +58,7 @@ export class NamedCallReader {
     else if (character === '[') this.#startMark();
     else if (SPACE.test(character)) this.#leaveName();
     else if (this.#place === 'name') this.#inName(character);
-    else if (this.#place === 'id' && ID.test(character) && this.#idLength < ID_LENGTH) this.#idLength += 1;
+    else if (this.#place === 'id' && ID.test(character) && this.#idLength < CALL_ID_LENGTH) this.#idLength += 1;
     else this.#standing = 'refuted';
   }
 
@@ -73,7 +71,7 @@ export class NamedCallReader {
   /** The name, and an id or its beginning behind it. */
   #isWithId(name: string): boolean {
     const id = this.#head.slice(name.length);
-    return this.#head.startsWith(name) && id.length <= ID_LENGTH && ID.test(id);
+    return this.#head.startsWith(name) && id.length <= CALL_ID_LENGTH && ID.test(id);
   }
 
   #leaveName(): void {
@@ -83,7 +81,7 @@ export class NamedCallReader {
     }
     this.#name = this.#names.has(this.#head)
       ? this.#head
-      : [...this.#names].find(name => this.#isWithId(name) && this.#head.length === name.length + ID_LENGTH);
+      : [...this.#names].find(name => this.#isWithId(name) && this.#head.length === name.length + CALL_ID_LENGTH);
     this.#place = 'before';
     if (this.#name === undefined) this.#standing = 'refuted';
   }

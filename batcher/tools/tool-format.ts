@@ -14,7 +14,7 @@ export interface CallMarkup {
   isBare: boolean;
   /** Behind the opener stands a list. */
   isList: boolean;
-  /** Behind the opener may stand a function's name, and behind that its arguments. */
+  /** Behind the opener may stand a function's name, and behind that its arguments: see NamedMarks. */
   mayBeNamed?: boolean;
   /** Between two calls of one opener, besides white space. */
   separator?: ',' | ';';
@@ -31,11 +31,26 @@ export const CALL_MARKUP: Readonly<Record<ToolFormat, CallMarkup>> = {
   mistral: { opener: '[TOOL_CALLS]', argumentsKey: 'arguments', isBare: false, isList: true, mayBeNamed: true, separator: ',' },
 };
 
+/** Of newer models of Mistral: what stands behind the name, and before an id that some have there. */
+export const ARGUMENTS_MARK = '[ARGS]';
+export const ID_MARK = '[CALL_ID]';
+/** Of such an id: letters and digits. */
+export const CALL_ID_LENGTH = 9;
+
 /** What a model's calls look like to a batcher. */
 export interface ToolSyntax {
   format: ToolFormat;
   /** The opener's, where it is a control token, which has no text. */
   openerTokenId?: number | undefined;
+  /** The model writes calls by name. */
+  named?: NamedMarks | undefined;
+}
+
+/** `name[ARGS]{…}` or `name[CALL_ID]id[ARGS]{…}`; a mark that is a control token is known by its number. */
+export interface NamedMarks {
+  hasIds: boolean;
+  argumentsTokenId?: number | undefined;
+  idTokenId?: number | undefined;
 }
 
 /** Undefined where a template has none of the marks. The opener of llama3 is no word that the others use, nor the other way round. */
@@ -46,9 +61,37 @@ export function formatOfTemplate(template: string): ToolFormat | undefined {
   return undefined;
 }
 
-/** Calls as a model of this format would write them: for a conversation whose template has no word for them. */
-export function writtenCalls(format: ToolFormat, calls: readonly { name: string; arguments: unknown }[]): string {
+/** How the model of this template writes calls; `format` goes before what the template tells. `controlTokenId` is of a mark, where it is a control token. */
+export function syntaxOf(format: ToolFormat, template: string, controlTokenId: (mark: string) => number | undefined): ToolSyntax {
+  const { opener, mayBeNamed = false } = CALL_MARKUP[format];
+  const openerTokenId = controlTokenId(opener);
+  return {
+    format,
+    ...(openerTokenId !== undefined && { openerTokenId }),
+    ...(mayBeNamed && template.includes(ARGUMENTS_MARK) && { named: namedMarks(template, controlTokenId) }),
+  };
+}
+
+function namedMarks(template: string, controlTokenId: (mark: string) => number | undefined): NamedMarks {
+  const hasIds = template.includes(ID_MARK);
+  const argumentsTokenId = controlTokenId(ARGUMENTS_MARK);
+  const idTokenId = hasIds ? controlTokenId(ID_MARK) : undefined;
+  return { hasIds, ...(argumentsTokenId !== undefined && { argumentsTokenId }), ...(idTokenId !== undefined && { idTokenId }) };
+}
+
+export interface WrittenCall {
+  id: string;
+  name: string;
+  arguments: unknown;
+}
+
+/** Calls as a model of this syntax would write them: for a conversation whose template has no word for them. */
+export function writtenCalls({ format, named }: ToolSyntax, calls: readonly WrittenCall[]): string {
   const { opener, closer, argumentsKey, isList, separator } = CALL_MARKUP[format];
+  if (named !== undefined) {
+    const head = ({ name, id }: WrittenCall) => `${opener}${name}${named.hasIds ? `${ID_MARK}${id}` : ''}${ARGUMENTS_MARK}`;
+    return calls.map(call => head(call) + JSON.stringify(call.arguments)).join('');
+  }
   const objects = calls.map(call => JSON.stringify({ name: call.name, [argumentsKey]: call.arguments }));
   if (closer !== undefined) return objects.map(object => `${opener}\n${object}\n${closer}`).join('\n');
   return isList ? `${opener} [${objects.join(`${separator} `)}]` : objects.join(`${separator} `);

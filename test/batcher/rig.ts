@@ -16,7 +16,7 @@ import { StepRates } from '../../batcher/step-rates.ts';
 import { GrammarCache } from '../../batcher/structured/grammar-cache.ts';
 import { compileStructure } from '../../batcher/structured/grammar-compilation.ts';
 import { SpelledVocabulary } from '../../batcher/structured/spelled-vocabulary.ts';
-import type { ToolFormat, ToolSyntax } from '../../batcher/tools/tool-format.ts';
+import type { ToolSyntax } from '../../batcher/tools/tool-format.ts';
 import type { Job, Prompt } from '../../shared/job.ts';
 import type { TokenEvent } from '../../shared/token-event.ts';
 import { FakeEngine, type FakeEngineOptions } from './fake-engine.ts';
@@ -30,9 +30,11 @@ export interface RigOptions extends FakeEngineOptions {
   prefixEntries?: number;
   /** Default true. */
   speculation?: boolean;
-  toolFormat?: ToolFormat;
+  toolSyntax?: ToolSyntax;
   /** What tokens from 1 on spell; letters by default. */
   words?: readonly string[];
+  /** Tokens behind the words, without text unless they are to be spelled. */
+  controls?: readonly string[];
   onEnded?(generation: Generation): void;
 }
 
@@ -62,9 +64,13 @@ export class Rig {
 
   constructor(options: RigOptions = {}) {
     const maxRunning = options.maxRunning ?? 8;
-    const words = options.words?.map(word => new TextEncoder().encode(word));
-    const spell = words === undefined ? letterOf : (id: number) => words[id - 1] ?? new Uint8Array();
-    const shape = { rowCount: maxRunning, contextTokens: 256, ...(words && { vocabSize: words.length + 1 }), ...options.shape };
+    const { words, controls = [] } = options;
+    const spelled = words && [...words, ...controls].map(word => new TextEncoder().encode(word));
+    const spell = (id: number, controlTokens: 'hidden' | 'spelled' = 'hidden'): Uint8Array => {
+      if (spelled === undefined) return letterOf(id);
+      return (id > words!.length && controlTokens === 'hidden' ? undefined : spelled[id - 1]) ?? new Uint8Array();
+    };
+    const shape = { rowCount: maxRunning, contextTokens: 256, ...(spelled && { vocabSize: spelled.length + 1 }), ...options.shape };
     this.engine = new FakeEngine({ ...options, shape });
     const { blockTokens, rowCount, contextTokens, vocabSize } = this.engine.shape;
     const budgetBlocks = options.budgetBlocks ?? 256;
@@ -94,7 +100,7 @@ export class Rig {
       onSettled: generation => this.generations.settled(generation),
       onError: error => this.errors.push(error),
     });
-    const toolSyntax: ToolSyntax = { format: options.toolFormat ?? 'hermes' };
+    const toolSyntax: ToolSyntax = options.toolSyntax ?? { format: 'hermes' };
     const vocabulary = new SpelledVocabulary({ vocabSize, endTokenIds: [END_TOKEN], tokenBytes: spell });
     const grammars = new GrammarCache({
       vocabulary,

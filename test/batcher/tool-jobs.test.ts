@@ -1,5 +1,6 @@
 /** Answers that call functions, in the loop, over the fake engine: whatever else happens to a job, its calls are the same. */
 import { afterEach, describe, expect, it } from 'vitest';
+import type { ToolSyntax } from '../../batcher/tools/tool-format.ts';
 import type { Job, Prompt, Tool, ToolUse } from '../../shared/job.ts';
 import { isTerminal, joinedCalls, type TokenEvent } from '../../shared/token-event.ts';
 import { makeJob, promptText, Rig, type RigOptions } from './rig.ts';
@@ -183,14 +184,22 @@ describe('an answer that may call', () => {
 });
 
 describe('whatever happens to it', () => {
-  it.each(['hermes', 'llama3', 'mistral'] as const)('%s: goes on at another batcher wherever the first one ended', async toolFormat => {
-    open({ toolFormat });
+  const controls = ['[TOOL_CALLS]', '[CALL_ID]', '[ARGS]'];
+  const [openerTokenId, idTokenId, argumentsTokenId] = controls.map((_, index) => WORDS.length + 1 + index);
+  it.each<[string, ToolSyntax]>([
+    ['hermes', { format: 'hermes' }],
+    ['llama3', { format: 'llama3' }],
+    ['mistral', { format: 'mistral' }],
+    ['mistral by name', { format: 'mistral', named: { hasIds: false } }],
+    ['mistral with marks that are tokens', { format: 'mistral', openerTokenId, named: { hasIds: true, idTokenId, argumentsTokenId } }],
+  ])('%s: goes on at another batcher wherever the first one ended', async (_, toolSyntax) => {
+    open({ toolSyntax, controls });
     const one = job({ sampling: { temperature: 1, seed: 5 }, toolUse: use({ names: ['f'] }), stopping: { maxTokens: 120 } });
     const whole = await run(one);
     expect(whole.calls.length).toBeGreaterThan(0);
     const events = rig.eventsOf(one.id);
     for (let kept = 0; kept <= events.length; kept += 3) {
-      const next = new Rig({ words: WORDS, toolFormat, shape: { contextTokens: 1024 } });
+      const next = new Rig({ words: WORDS, controls, toolSyntax, shape: { contextTokens: 1024 } });
       next.events.set(one.id, structuredClone(events.slice(0, kept)));
       await next.submit(one, 2);
       await next.settled();

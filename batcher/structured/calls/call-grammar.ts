@@ -2,30 +2,63 @@
  * CallGrammar: answers that call functions, as a grammar: calls alone, or text up to a call, in the way in which the model writes them; arguments fit
  * their function's schema.
  */
-import { CALL_MARKUP, type CallMarkup } from '../../tools/tool-format.ts';
-import { choice, type Grammar, GrammarError, type GrammarNode, optional, repeat, sequence, shared, text } from '../grammar.ts';
+import { ARGUMENTS_MARK, CALL_ID_LENGTH, CALL_MARKUP, type CallMarkup, ID_MARK, type NamedMarks } from '../../tools/tool-format.ts';
+import {
+  choice,
+  EMPTY,
+  type Grammar,
+  GrammarError,
+  type GrammarNode,
+  oneOf,
+  optional,
+  repeat,
+  sequence,
+  shared,
+  text,
+} from '../grammar.ts';
 import { GrammarScope } from '../grammar-scope.ts';
 import { schemaGrammar } from '../schema/schema-grammar.ts';
 import type { CallableFunction, CallStructure } from './call-structure.ts';
 import { talkUntil, talkWithout } from './talk-graph.ts';
+
+const ID_CHARACTERS = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789';
 
 /** Of an answer that must call. */
 const MAX_CALLS = 16;
 
 /** `answerGrammar` is that of the text's own structure. Throws GrammarError. */
 export function callGrammar(structure: CallStructure, answerGrammar: Grammar | undefined): Grammar {
-  const { format, openerTokenId, functions, isForced, isParallel } = structure;
+  const { format, openerTokenId, named, functions, isForced, isParallel } = structure;
   const markup = CALL_MARKUP[format];
   const scope = new GrammarScope();
-  const call = shared(callNode(functions, markup, scope));
+  const call = shared(named === undefined ? callNode(functions, markup, scope) : namedCallNode(functions, named, scope));
   const most = isParallel ? MAX_CALLS : 1;
-  const opener: GrammarNode = openerTokenId === undefined ? text(markup.opener) : { kind: 'control', tokenId: openerTokenId };
-  const ways = { call, most, opener };
+  const opener = mark(markup.opener, openerTokenId);
+  const ways = { call, most, opener, isNamed: named !== undefined };
   let root: GrammarNode;
   if (isForced) root = callsAlone(markup, ways);
   else if (answerGrammar !== undefined) root = choice(scope.add('answer', answerGrammar), callsAlone(markup, ways));
   else root = callsInTalk(markup, { ...ways, hasControl: openerTokenId !== undefined });
   return { root, rules: scope.rules };
+}
+
+function mark(spelling: string, tokenId: number | undefined): GrammarNode {
+  return tokenId === undefined ? text(spelling) : { kind: 'control', tokenId };
+}
+
+/** One call, its function's name first. */
+function namedCallNode(
+  functions: readonly CallableFunction[],
+  { hasIds, idTokenId, argumentsTokenId }: NamedMarks,
+  scope: GrammarScope,
+): GrammarNode {
+  const id = hasIds ? sequence(mark(ID_MARK, idTokenId), repeat(oneOf(ID_CHARACTERS), CALL_ID_LENGTH, CALL_ID_LENGTH)) : EMPTY;
+  const behindName = shared(sequence(id, mark(ARGUMENTS_MARK, argumentsTokenId)));
+  return choice(
+    ...functions.map(({ name, schema, param }, index) =>
+      sequence(text(name), behindName, scope.add(String(index), functionGrammar(schema, param))),
+    ),
+  );
 }
 
 /** One call's object, spelled as models spell it up to its arguments. */
@@ -48,10 +81,12 @@ interface Ways {
   call: GrammarNode;
   most: number;
   opener: GrammarNode;
+  isNamed: boolean;
 }
 
-function callsAlone(markup: CallMarkup, { call, most, opener }: Ways): GrammarNode {
+function callsAlone(markup: CallMarkup, { call, most, opener, isNamed }: Ways): GrammarNode {
   const { closer, isBare, isList } = markup;
+  if (isNamed) return repeat(shared(sequence(opener, call)), 1, most);
   if (closer !== undefined) {
     const one = shared(sequence(opener, closed(call, closer)));
     return sequence(one, repeat(sequence(text('\n'), one), 0, most - 1));
@@ -60,18 +95,20 @@ function callsAlone(markup: CallMarkup, { call, most, opener }: Ways): GrammarNo
   return isBare ? separated(call, markup, most) : sequence(opener, separated(call, markup, most));
 }
 
-function callsInTalk(markup: CallMarkup, { call, most, opener, hasControl }: Ways & { hasControl: boolean }): GrammarNode {
+function callsInTalk(markup: CallMarkup, { call, most, opener, hasControl, isNamed }: Ways & { hasControl: boolean }): GrammarNode {
   const { closer, isBare, isList } = markup;
   if (isBare) {
     // Text does not begin as a call does.
     const calls = separated(call, markup, most);
     return choice(calls, talkWithout('{', hasControl ? sequence(opener, calls) : undefined));
   }
-  const written = closer === undefined ? (isList ? listed(call, markup, most) : separated(call, markup, most)) : closed(call, closer);
+  let written = call;
+  if (closer !== undefined) written = closed(call, closer);
+  else if (!isNamed) written = isList ? listed(call, markup, most) : separated(call, markup, most);
   return talkUntil({
     opener: hasControl ? opener : markup.opener,
     written,
-    isRepeated: closer !== undefined && most > 1,
+    isRepeated: (closer !== undefined || isNamed) && most > 1,
   });
 }
 

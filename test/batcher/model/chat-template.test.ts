@@ -284,6 +284,28 @@ describe('how a model writes calls', () => {
     });
   });
 
+  test.each<[string, object]>([
+    ['[ARGS]', { hasIds: false, argumentsTokenId: 1 }],
+    ['[CALL_ID] [ARGS]', { hasIds: true, idTokenId: 2, argumentsTokenId: 1 }],
+  ])('calls by name, whose marks stand in the template: %s', (marks, named) => {
+    const source = `{# [TOOL_CALLS] ${marks} #}${turns}{% endfor %}`;
+    const { vocabulary } = syntheticTemplate({ default: source }).tokenizer;
+    const first = vocabulary.tokens.length;
+    const tokens = [...vocabulary.tokens, '[TOOL_CALLS]', '[ARGS]', '[CALL_ID]'];
+    const kinds = [...vocabulary.kinds, ...Array<number>(3).fill(TOKEN_KINDS.control)];
+    const own = new ChatTemplate(new Tokenizer({ ...vocabulary, tokens, kinds }), { contextTokens: 4096 });
+    const shifted = Object.entries(named).map(([key, value]) => [key, typeof value === 'number' ? first + value : value]);
+    expect(own.toolSyntax).toEqual({ format: 'mistral', openerTokenId: first, named: Object.fromEntries(shifted) });
+  });
+
+  test('a template of calls by name that has no word for them: they are written as the model is to write them', () => {
+    const { tokenizer, template } = syntheticTemplate({ default: `{# [TOOL_CALLS] [CALL_ID] [ARGS] #}${turns}{% endfor %}` });
+    const text = spelled(tokenizer, template.renderChat(two, tools));
+    expect(text).toContain("with the function's name and a JSON object of its arguments:\n[TOOL_CALLS]function name[CALL_ID]");
+    const ids = Array.from(text.matchAll(/\[TOOL_CALLS\]f\[CALL_ID\]([a-zA-Z0-9]{9})\[ARGS\]\{\}/g), match => match[1]);
+    expect(new Set(ids).size).toBe(2);
+  });
+
   test('several calls at once where the template takes one: each followed by its result', () => {
     const source = `{# <|python_tag|> #}${turns}{% if m.tool_calls and m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% endif %}${spellCalls}`;
     const { tokenizer, template } = syntheticTemplate({ default: source });

@@ -5,7 +5,7 @@ import { compileStructure } from '../../../batcher/structured/grammar-compilatio
 import { DEAD, StateTable } from '../../../batcher/structured/state-table.ts';
 import { CallParser } from '../../../batcher/tools/call-parser.ts';
 import { callStructureOf, callsOf } from '../../../batcher/tools/job-calls.ts';
-import { TOOL_FORMATS, type ToolSyntax } from '../../../batcher/tools/tool-format.ts';
+import type { ToolSyntax } from '../../../batcher/tools/tool-format.ts';
 import type { Job, Structure, Tool, ToolUse } from '../../../shared/job.ts';
 import { joinedCalls } from '../../../shared/token-event.ts';
 import { BYTES, fits, randomFrom, randomText } from '../structured/structures.ts';
@@ -67,9 +67,15 @@ function expectValid(calls: readonly { name?: string; arguments: string }[]): vo
   }
 }
 
-describe.each(TOOL_FORMATS)('%s', format => {
-  const syntax = { format };
+const SYNTAXES: [name: keyof typeof SAMPLES, syntax: ToolSyntax][] = [
+  ['hermes', { format: 'hermes' }],
+  ['llama3', { format: 'llama3' }],
+  ['mistral', { format: 'mistral' }],
+  ['mistral by name', { format: 'mistral', named: { hasIds: false } }],
+  ['mistral by name and id', { format: 'mistral', named: { hasIds: true } }],
+];
 
+describe.each(SYNTAXES)('%s', (name, syntax) => {
   it('must call: whatever fits is calls that fit their schemas', () => {
     const job = asking(use());
     const table = tableOf(job, syntax);
@@ -126,7 +132,7 @@ describe.each(TOOL_FORMATS)('%s', format => {
     const table = tableOf(job, syntax);
     for (const text of ['', 'Paris.', 'a < b, [1] and <tool', '<<tool_<tool_', '😀\n\n', ' [TOOL_CALLS'])
       expect(fits(table, text), text).toBe(true);
-    const { opener, good, bad } = SAMPLES[format];
+    const { opener, good, bad } = SAMPLES[name];
     expect(fits(table, good)).toBe(true);
     expect(callsIn(good, job, syntax).calls).toEqual([{ index: 0, name: 'get_weather', arguments: '{"city": "Oslo"}' }]);
     for (const text of bad) expect(fits(table, opener + text), text).toBe(false);
@@ -154,6 +160,24 @@ const SAMPLES = {
     good: 'So. [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Oslo"}}]',
     bad: [' no', '[{"name": "x'],
   },
+  'mistral by name': {
+    opener: 'So. [TOOL_CALLS]',
+    good: 'So. [TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}',
+    bad: [
+      ' no',
+      '[{"name": "get_weather"',
+      'unknown',
+      'get_weather{',
+      'get_weather[CALL_ID]',
+      'get_weather[ARGS]{"town',
+      'get_weather[ARGS] ',
+    ],
+  },
+  'mistral by name and id': {
+    opener: 'So. [TOOL_CALLS]',
+    good: 'So. [TOOL_CALLS]get_weather[CALL_ID]a1B2c3D4e[ARGS]{"city": "Oslo"}',
+    bad: ['get_weather[ARGS]', 'get_weather[CALL_ID]a1B2c3D4[', 'get_weather[CALL_ID]a1B2c3D4ef', 'get_weather[CALL_ID]a1B2-'],
+  },
 } as const;
 
 describe('an opener that is a control token', () => {
@@ -166,6 +190,24 @@ describe('an opener that is a control token', () => {
     let state = opened;
     for (const byte of new TextEncoder().encode('[{"name": "now", "arguments": {}}]')) state = table.afterByte(state, byte);
     expect(table.mayEnd(state)).toBe(true);
+  });
+
+  it('so do the marks of calls by name, several of which follow each other', () => {
+    const syntax: ToolSyntax = { format: 'mistral', openerTokenId: 300, named: { hasIds: true, idTokenId: 301, argumentsTokenId: 302 } };
+    const stateAfter = (table: StateTable, ...parts: (string | number)[]) =>
+      parts.reduce<number>((state, part) => {
+        if (typeof part === 'number') return table.afterControl(state, table.automaton.controls.indexOf(part));
+        return new TextEncoder().encode(part).reduce((at, byte) => table.afterByte(at, byte), state);
+      }, table.start);
+    const table = tableOf(asking(use()), syntax);
+    const one = [300, 'now', 301, 'a1B2c3D4e', 302, '{}'];
+    expect(table.mayEnd(stateAfter(table, ...one))).toBe(true);
+    expect(table.mayEnd(stateAfter(table, ...one, ...one))).toBe(true);
+    expect(stateAfter(table, 300, 'now[')).toBe(DEAD);
+    expect(stateAfter(table, 300, 'now', 302)).toBe(DEAD);
+    expect(stateAfter(table, 300, 'now', 301, 'a1B2', 302)).toBe(DEAD);
+    const alone = tableOf(asking(use({ isParallel: false })), syntax);
+    expect(alone.mustEnd(stateAfter(alone, ...one))).toBe(true);
   });
 });
 
