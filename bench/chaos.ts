@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { type BenchRun, bench } from './bench.ts';
 import { FAULT_NAMES, FAULTS, type FaultName, faultOrder } from './chaos/faults.ts';
+import { HARD_PARAMETERS } from './chaos/hard-parameters.ts';
 import { askUntilAnswered, type ChaosOutcome } from './chaos/resuming-client.ts';
 import { commonSettings } from './common-settings.ts';
 import { LeftoverProbe, type Leftovers } from './leftovers.ts';
@@ -137,7 +138,7 @@ class ChaosRun {
         model: 'default',
         messages: [{ role: 'user', content }],
         ...request.parameters,
-        ...EXTRAS[index % EXTRAS.length]!,
+        ...HARD_PARAMETERS[index % HARD_PARAMETERS.length]!,
       });
     }
   }
@@ -205,16 +206,6 @@ class ChaosRun {
     return isEnded ? undefined : `ended with ${outcome.finishReasons}, undisturbed ${answer.finishReasons}`;
   }
 }
-
-/** On top of the seeded sampling, in turn: what makes a continuation hard. */
-const EXTRAS: readonly Record<string, unknown>[] = [
-  {},
-  { stop: [' the', 'zzz'], ignore_eos: false },
-  { logprobs: true, top_logprobs: 2 },
-  { messages: [{ role: 'user', content: 'Write a line of many emojis, then the word for water in Japanese, Arabic and Greek.' }] },
-  // Whoever takes the answer up finds its place in the structure by the tokens alone.
-  { guided_regex: '(?:[A-Z][a-z]{1,8}: "[^"\\n]{4,12}"(?:, |; )){3,9}end', ignore_eos: false },
-];
 
 async function connectionCount(stack: Stack): Promise<number> {
   const redis = new Redis(stack.redisUrl, { maxRetriesPerRequest: null });
@@ -303,6 +294,7 @@ function findings(model: BenchModel, measured: Measured): Findings {
       requestCount: outcomes.length,
       wholeCount: whole.length,
       leftCount,
+      callCount: sum(outcome => outcome.callCount),
       lostCount,
       alteredCount,
       faultsInStreams: faults,

@@ -18,9 +18,11 @@ export interface ChaosRequest {
 }
 
 export interface ChaosOutcome {
-  /** Text of each choice as the reader has it at the end. */
+  /** Text of each choice as the reader has it at the end; its calls behind it, each on a line as `name(arguments`. */
   texts: string[];
   finishReasons: (string | undefined)[];
+  /** Of all choices. */
+  callCount: number;
   isWhole: boolean;
   /** It went away on purpose. */
   hasLeft: boolean;
@@ -40,8 +42,13 @@ const SILENCE_MS = 20_000;
 const RETRY_MS = 250;
 const LONGEST_WAIT_MS = 2_000;
 
+interface Said {
+  content?: string | null;
+  tool_calls?: { index?: number; id?: string; function?: { name?: string; arguments?: string } }[];
+}
+
 interface Chunk {
-  choices?: { index: number; delta?: { content?: string | null }; message?: { content?: string | null }; finish_reason?: string | null }[];
+  choices?: { index: number; delta?: Said; message?: Said; finish_reason?: string | null }[];
   error?: { message: string; code: string | null };
 }
 
@@ -118,6 +125,7 @@ class Reader {
   readonly outcome: ChaosOutcome = {
     texts: [],
     finishReasons: [],
+    callCount: 0,
     isWhole: false,
     hasLeft: false,
     resumeCount: 0,
@@ -132,6 +140,8 @@ class Reader {
   #pending: Chunk[] = [];
   #lastEventAt: number | undefined;
   #eventCount = 0;
+  /** Of the calls of each choice. */
+  readonly #callIds: string[][] = [];
 
   constructor(request: ChaosRequest) {
     this.#request = request;
@@ -168,7 +178,9 @@ class Reader {
 
   whole(reply: Chunk): void {
     for (const choice of reply.choices ?? []) {
-      this.outcome.texts[choice.index] = choice.message?.content ?? '';
+      this.#add(choice.index, { content: choice.message?.content ?? '' });
+      for (const [index, call] of (choice.message?.tool_calls ?? []).entries())
+        this.#add(choice.index, { tool_calls: [{ ...call, index }] });
       this.outcome.finishReasons[choice.index] = choice.finish_reason ?? undefined;
     }
     this.ended();
@@ -191,13 +203,32 @@ class Reader {
   #commit(): void {
     for (const chunk of this.#pending) {
       for (const { index, delta, finish_reason } of chunk.choices ?? []) {
-        if (delta?.content) this.outcome.texts[index] = (this.outcome.texts[index] ?? '') + delta.content;
+        this.#add(index, delta ?? {});
         if (!finish_reason) continue;
         if (this.outcome.finishReasons[index] !== undefined) this.outcome.faults.push(`choice ${index} finished twice`);
         this.outcome.finishReasons[index] = finish_reason;
       }
     }
     this.#pending = [];
+  }
+
+  #add(choice: number, { content, tool_calls: calls = [] }: Said): void {
+    const { texts, faults } = this.outcome;
+    texts[choice] = (texts[choice] ?? '') + (content ?? '');
+    this.#callIds[choice] ??= [];
+    const ids = this.#callIds[choice];
+    for (const { index, id, function: called } of calls) {
+      // A call begins with its id and its name, and only the last one goes on.
+      const isNew = index === ids.length && id !== undefined && !ids.includes(id) && called?.name !== undefined;
+      if (isNew) {
+        ids.push(id);
+        this.outcome.callCount += 1;
+        texts[choice] += `\n${called.name}(`;
+      } else if (index === undefined || index !== ids.length - 1 || id !== undefined || called?.name !== undefined) {
+        faults.push(`choice ${choice}: a piece of call ${index} (${id}) behind ${ids.length} calls`);
+      }
+      texts[choice] += called?.arguments ?? '';
+    }
   }
 }
 

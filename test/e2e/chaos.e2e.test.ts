@@ -10,11 +10,12 @@ it('loses, alters and repeats nothing, and leaves nothing behind, whatever break
   const told: string[] = [];
   try {
     const settings = readSettings(chaosBench.settings, {
-      ...{ minutes: '0', requests: '6', clients: '4', seed: '6' },
+      ...{ minutes: '0', requests: '7', clients: '4', seed: '6' },
       ...(process.env.SLUICE_TEST_GGUF && { model: process.env.SLUICE_TEST_GGUF }),
     });
     const findings = await chaosBench.run({ settings, progress: line => told.push(line), children });
     expect(failedBars(findings).map(barText), told.join('\n')).toEqual([]);
+    expect(findings.figures.callCount).toBeGreaterThan(0);
     expect(Object.keys(findings.figures.faultCounts as object).length).toBeGreaterThan(10);
   } finally {
     await children.endAll();
