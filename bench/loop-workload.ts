@@ -27,7 +27,7 @@ import { schedulerSettings } from '../batcher/scheduler/scheduler-settings.ts';
 import { Speculation } from '../batcher/speculation.ts';
 import { StepRates } from '../batcher/step-rates.ts';
 import { StructuredOutput } from '../batcher/structured/structured-output.ts';
-import type { Job, Sampling, Structure } from '../shared/job.ts';
+import type { Job, Sampling, Structure, Tool } from '../shared/job.ts';
 import { JOB_VERSION } from '../shared/job.ts';
 import { passage, readText } from './passages.ts';
 
@@ -40,6 +40,8 @@ export interface LoopPlan {
   sampling: SamplingMix;
   /** That every answer is to have; long enough to go on for all steps. */
   structure?: Structure;
+  /** A function that every answer is to call, as long likewise. */
+  calledTool?: Tool;
   /** Steps of the whole batch that count. */
   stepCount: number;
 }
@@ -199,16 +201,18 @@ function tokensNeeded(plan: LoopPlan): number {
 
 function jobOf(index: number, { plan, content, model }: { plan: LoopPlan; content: string; model: string }): Job {
   const kinds = SAMPLING[plan.sampling];
+  const tool = plan.calledTool;
   return {
     version: JOB_VERSION,
     id: `step-cost-${process.pid}-${index}`,
     model,
     tenant: 'bench',
     shard: 'bench',
-    prompt: { kind: 'chat', messages: [{ role: 'user', content }] },
+    prompt: { kind: 'chat', messages: [{ role: 'user', content }], ...(tool && { tools: [tool] }) },
     sampling: kinds[index % kinds.length]!,
     stopping: { maxTokens: tokensNeeded(plan), ignoreEos: true },
     ...(plan.structure && { structure: plan.structure }),
+    ...(tool && { toolUse: { choice: 'required', isParallel: true, schemaParam: 'bench' } }),
     choiceCount: 1,
     serviceClass: 'default',
     submittedAt: Date.now(),

@@ -1,11 +1,11 @@
 /**
- * Bench `structured`: what holding answers to a structure costs a decode step, beside the same steps of free answers, and the time until a structure
- * can be followed; then the hundred schemas at temperature 1, each answer checked by ajv.
+ * Bench `structured`: what holding answers to a structure, or to a call of a function, costs a decode step, beside the same steps of free answers, and
+ * the time until a structure can be followed; then the hundred schemas at temperature 1, each answer checked by ajv.
  */
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { runLoops } from './loop-runs.ts';
-import type { LoopTimes } from './loop-workload.ts';
+import type { LoopPlan, LoopTimes } from './loop-workload.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
@@ -26,6 +26,7 @@ const SETTINGS = {
   ...commonSettings,
   batches: { kind: 'counts', default: [COST_BATCH, 32], min: MIN_BATCH, max: 256, help: 'sequences decoded together' },
   steps: { kind: 'count', default: 200, min: 10, max: 4096, help: 'steps of each batch that count' },
+  repetitions: { kind: 'count', default: 3, min: 1, max: 32, help: 'runs of each kind of answer, in turn' },
   seeds: { kind: 'count', default: 5, min: 0, max: 100, help: 'answers to each of the hundred schemas; 0 leaves them out' },
 } as const satisfies SettingSpecs;
 
@@ -63,18 +64,36 @@ const WORKLOAD = {
   },
 };
 
+/** What answers are held to. */
+const FORMS = {
+  schema: { structure: { kind: 'schema', param: 'bench', schema: WORKLOAD } },
+  call: {
+    calledTool: {
+      type: 'function',
+      function: { name: 'save_records', parameters: { type: 'object', properties: { records: WORKLOAD }, required: ['records'] } },
+    },
+  },
+} as const satisfies Record<string, Pick<LoopPlan, 'structure' | 'calledTool'>>;
+type Form = keyof typeof FORMS;
+const FORM_WORDS: Record<Form, string> = { schema: 'a schema', call: 'a call of a function' };
+const FORM_NAMES = Object.keys(FORMS) as Form[];
+
 interface Cost {
   batch: number;
+  form: Form;
+  /** Medians of the repetitions, each of the median step. */
   freeMs: number;
-  structuredMs: number;
-  /** What a step takes more than the same engine run alone; of structured steps less of free ones. */
+  heldMs: number;
+  /** What a step takes more than the same engine run alone; of steps held to the form less of free ones. */
   addedMs: number;
   share: number;
+  /** Of each repetition. */
+  shares: number[];
 }
 
 async function measureCosts({ settings, progress, children }: StructuredRun, model: BenchModel): Promise<Cost[]> {
-  const plan = (batch: number, isStructured: boolean) => ({
-    name: `batch ${batch}, ${isStructured ? 'structured' : 'free'}: ${settings.steps} steps`,
+  const plan = (batch: number, form: Form | 'free') => ({
+    name: `batch ${batch}, ${form}: ${settings.steps} steps`,
     plan: {
       modelDirectory: model.directory,
       engine: { ...engineOptions(model, { threads: settings.threads, rowCount: batch }), storeBlocks: STORE_BLOCKS },
@@ -82,26 +101,34 @@ async function measureCosts({ settings, progress, children }: StructuredRun, mod
       sampling: 'temperature' as const,
       promptWords: 40,
       stepCount: settings.steps,
-      ...(isStructured && { structure: { kind: 'schema' as const, param: 'bench', schema: WORKLOAD } }),
+      ...(form === 'free' ? {} : FORMS[form]),
     },
   });
+  const kinds = ['free', ...FORM_NAMES] as const;
+  const turns = settings.batches.flatMap(batch => Array<number>(settings.repetitions).fill(batch));
   const times = await runLoops(
-    settings.batches.flatMap(batch => [plan(batch, false), plan(batch, true)]),
+    turns.flatMap(batch => kinds.map(kind => plan(batch, kind))),
     { progress, children },
   );
-  return settings.batches.map((batch, index) => costOf(batch, times[2 * index]!, times[2 * index + 1]!));
+  const of = (batch: number, kind: (typeof kinds)[number]) =>
+    turns.flatMap((turn, index) => (turn === batch ? times[index * kinds.length + kinds.indexOf(kind)]! : []));
+  return settings.batches.flatMap(batch => FORM_NAMES.map(form => costOf({ batch, form }, of(batch, 'free'), of(batch, form))));
 }
 
-export function costOf(batch: number, free: LoopTimes, structured: LoopTimes): Cost {
-  const overhead = ({ step, engine }: LoopTimes) =>
-    percentile(
-      step.map((ms, index) => ms - engine[index]!),
-      50,
-    );
-  const addedMs = overhead(structured) - overhead(free);
-  const freeMs = percentile(free.step, 50);
-  return { batch, freeMs, structuredMs: percentile(structured.step, 50), addedMs, share: addedMs / freeMs };
+/** Runs that belong together have the same place in both lists. */
+export function costOf(what: Pick<Cost, 'batch' | 'form'>, free: readonly LoopTimes[], held: readonly LoopTimes[]): Cost {
+  const added = held.map((times, index) => overheadMs(times) - overheadMs(free[index]!));
+  const freeSteps = free.map(({ step }) => median(step));
+  const shares = added.map((ms, index) => ms / freeSteps[index]!);
+  const heldMs = median(held.map(({ step }) => median(step)));
+  return { ...what, freeMs: median(freeSteps), heldMs, addedMs: median(added), share: median(shares), shares };
 }
+
+function overheadMs({ step, engine }: LoopTimes): number {
+  return median(step.map((ms, index) => ms - engine[index]!));
+}
+
+const median = (values: readonly number[]): number => percentile(values, 50);
 
 async function runHundred({ settings, progress, children }: StructuredRun, model: BenchModel): Promise<SchemaOutcome[]> {
   const cases = await loadSchemas();
@@ -122,6 +149,7 @@ function findings(
   { costs, compilation, outcomes }: { costs: readonly Cost[]; compilation: readonly CompileTime[]; outcomes: readonly SchemaOutcome[] },
 ): Findings {
   const ms = (value: number) => value.toFixed(2);
+  const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
   const faultCount = outcomes.filter(({ fault }) => fault !== undefined).length;
   const cutOffCount = outcomes.filter(({ isCutOff }) => isCutOff).length;
   const refusedCount = outcomes.filter(({ status, fault }) => status === 400 && fault === undefined).length;
@@ -131,13 +159,15 @@ function findings(
     tables: [
       {
         title: 'Milliseconds of a decode step, p50',
-        columns: ['batch', 'free', 'structured', 'added by the structure', 'share'],
-        rows: costs.map(({ batch, freeMs, structuredMs, addedMs, share }) => [
+        columns: ['batch', 'held to', 'free', 'held', 'added by it', 'share', 'of each repetition'],
+        rows: costs.map(({ batch, form, freeMs, heldMs, addedMs, share, shares }) => [
           String(batch),
+          FORM_WORDS[form],
           ms(freeMs),
-          ms(structuredMs),
+          ms(heldMs),
           ms(addedMs),
-          `${(share * 100).toFixed(1)} %`,
+          percent(share),
+          shares.map(percent).join(', '),
         ]),
       },
       {
@@ -174,8 +204,8 @@ function findings(
       ...costs
         .filter(({ batch }) => batch === COST_BATCH)
         .map(
-          ({ share }): Bar => ({
-            name: `share of a step at batch ${COST_BATCH} that structure adds`,
+          ({ share, form }): Bar => ({
+            name: `share of a step at batch ${COST_BATCH} that ${FORM_WORDS[form]} adds`,
             value: share,
             relation: '<=',
             limit: COST_BAR,
@@ -189,7 +219,7 @@ function findings(
       },
     ],
     notes: [
-      'added: the step as a whole less the same engine run with nothing beside it, of structured answers less of free ones; so masks that are made while the engine runs count as far as they hold it up',
+      'added: the step as a whole less the same engine run with nothing beside it, of held answers less of free ones, medians of the repetitions; so masks that are made while the engine runs count as far as they hold it up',
       'XGrammar: the WebAssembly build, on the same schema; in one process, warm',
     ],
   };
