@@ -14,7 +14,7 @@ import {
   OUT_STREAM_LENGTH,
   outKey,
 } from '../shared/keys.ts';
-import { decodeEvents, encodeEvents, isBulky, isTerminal, type TokenEvent } from '../shared/token-event.ts';
+import { decodeEvents, encodeEvent, isBulky, isTerminal, joinedEvents, type TokenEvent } from '../shared/token-event.ts';
 
 /** A job as the outbox sees it. */
 export interface Recipient {
@@ -34,8 +34,18 @@ export interface Dispatch {
 /** ok: go on. cancelled: the client has left. fenced: a later attempt owns the job. broken: its record is something else, and cannot be written. */
 export type Standing = 'ok' | 'cancelled' | 'fenced' | 'broken';
 
+/** Of a running job's record and fence, whose lifetime is many times this. */
+const REFRESH_INTERVAL_MS = GENERATION_ACTIVE_LIFETIME_MS / 12;
+
+/** Events as they are sent, each encoded once. */
+interface EncodedDispatch extends Dispatch {
+  encoded: readonly string[];
+}
+
 export class Outbox {
   readonly #redis: Redis;
+  /** When the record's lifetime was last begun anew, by performance.now(). */
+  readonly #refreshedAt = new WeakMap<Recipient, number>();
 
   constructor(redis: Redis) {
     this.#redis = redis;
@@ -54,8 +64,9 @@ export class Outbox {
    */
   async send(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     if (dispatches.length === 0) return [];
-    const standings = await this.#record(dispatches);
-    const heard = dispatches.flatMap((dispatch, index) => {
+    const encoded = dispatches.map(dispatch => ({ ...dispatch, encoded: dispatch.events.map(encodeEvent) }));
+    const standings = await this.#record(encoded);
+    const heard = encoded.flatMap((dispatch, index) => {
       if (standings[index] === 'fenced') return [];
       return [standings[index] === 'broken' ? withoutRecord(dispatch) : dispatch];
     });
@@ -63,12 +74,14 @@ export class Outbox {
     return standings;
   }
 
-  async #record(dispatches: readonly Dispatch[]): Promise<Standing[]> {
+  async #record(dispatches: readonly EncodedDispatch[]): Promise<Standing[]> {
     const pipeline = this.#redis.pipeline();
-    for (const { recipient, events } of dispatches) {
-      const lifetimeMs = events.some(isTerminal) ? (recipient.lifetimeMs ?? GENERATION_LIFETIME_MS) : GENERATION_ACTIVE_LIFETIME_MS;
-      const entries = events.flatMap(event => [event.seq, JSON.stringify(event)]);
-      pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, ...entries);
+    for (const { recipient, events, encoded } of dispatches) {
+      const isEnd = events.some(isTerminal);
+      const lifetimeMs = isEnd ? (recipient.lifetimeMs ?? GENERATION_LIFETIME_MS) : GENERATION_ACTIVE_LIFETIME_MS;
+      const isRefreshed = isEnd || (events.length > 0 && this.#isRefreshDue(recipient));
+      const entries = events.flatMap((event, index) => [event.seq, encoded[index]!]);
+      pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, isRefreshed ? 1 : 0, ...entries);
     }
     const records = await answers(pipeline, error => {
       // One job's trouble must not hold up all others, which are sent together with it.
@@ -78,12 +91,19 @@ export class Outbox {
     return records as Standing[];
   }
 
-  async #tell(byShard: ReadonlyMap<string, readonly Dispatch[]>): Promise<void> {
+  /** Refreshing costs as much as recording, so it is not done with every event. */
+  #isRefreshDue(recipient: Recipient): boolean {
+    const now = performance.now();
+    const isDue = now - (this.#refreshedAt.get(recipient) ?? -Infinity) > REFRESH_INTERVAL_MS;
+    if (isDue) this.#refreshedAt.set(recipient, now);
+    return isDue;
+  }
+
+  async #tell(byShard: ReadonlyMap<string, readonly EncodedDispatch[]>): Promise<void> {
     const pipeline = this.#redis.pipeline();
     for (const [shard, dispatches] of byShard) {
-      const events = dispatches.flatMap(dispatch => dispatch.events);
-      if (events.length === 0) continue;
-      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', outEntry(events));
+      if (dispatches.every(({ events }) => events.length === 0)) continue;
+      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', outEntry(dispatches));
       pipeline.pexpire(outKey(shard), OUT_LIFETIME_MS);
     }
     if (pipeline.length > 0) await answers(pipeline);
@@ -91,20 +111,21 @@ export class Outbox {
 }
 
 /** The stream keeps thousands of entries; a broker that misses an event reads it from the record. */
-function outEntry(events: readonly TokenEvent[]): string {
-  const entry = encodeEvents(events);
-  return entry.length <= OUT_ENTRY_BYTES || !events.some(isBulky) ? entry : encodeEvents(events.filter(event => !isBulky(event)));
+function outEntry(dispatches: readonly EncodedDispatch[]): string {
+  const entry = joinedEvents(dispatches.flatMap(({ encoded }) => encoded));
+  if (entry.length <= OUT_ENTRY_BYTES) return entry;
+  return joinedEvents(dispatches.flatMap(({ events, encoded }) => encoded.filter((_, index) => !isBulky(events[index]!))));
 }
 
 /** How Redis says that a key holds another type than the command is for. */
 const OTHER_TYPE = 'WRONGTYPE';
 
 /** The end of a job whose record cannot be written, for those who listen. */
-function withoutRecord({ recipient, events }: Dispatch): Dispatch {
+function withoutRecord({ recipient, events }: Dispatch): EncodedDispatch {
   const { jobId: id, attempt } = recipient;
   const seq = events[0]?.seq ?? 0;
   const end: TokenEvent = { type: 'error', id, attempt, seq, code: 'generation_failed', message: 'The answer could not be recorded.' };
-  return { recipient, events: [end] };
+  return { recipient, events: [end], encoded: [encodeEvent(end)] };
 }
 
 /** Throws the first failure, unless `onError` has an answer in its place. */

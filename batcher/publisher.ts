@@ -26,10 +26,13 @@ export interface PublisherOptions<S extends Speaker = Generation> {
 }
 
 const RETRY_PAUSE_MS = 250;
+/** How often Redis is asked of one that has nothing to tell, at the most. */
+const STANDING_INTERVAL_MS = 100;
 
 export class Publisher<S extends Speaker = Generation> {
   readonly #options: PublisherOptions<S>;
-  readonly #generations = new Set<S>();
+  /** Each with when Redis was last asked of it, by performance.now(). */
+  readonly #generations = new Map<S, number>();
   #sending: Promise<void> | undefined;
   #isWanted = false;
 
@@ -38,7 +41,7 @@ export class Publisher<S extends Speaker = Generation> {
   }
 
   add(generation: S): void {
-    this.#generations.add(generation);
+    this.#generations.set(generation, -Infinity);
   }
 
   /** Says nothing more of it: another attempt owns the job. */
@@ -46,7 +49,7 @@ export class Publisher<S extends Speaker = Generation> {
     this.#generations.delete(generation);
   }
 
-  /** Sends all that is new, and asks how each job stands; at once, or as soon as the batch under way is through. */
+  /** Sends all that is new, and asks how each job stands, of silent ones now and then; at once, or as soon as the batch under way is through. */
   publish(): void {
     this.#isWanted = true;
     this.#sending ??= this.#sendAll().finally(() => {
@@ -62,14 +65,25 @@ export class Publisher<S extends Speaker = Generation> {
   async #sendAll(): Promise<void> {
     while (this.#isWanted && this.#generations.size > 0) {
       this.#isWanted = false;
-      const generations = [...this.#generations];
-      const dispatches = generations.map(generation => ({ recipient: generation.recipient, events: generation.takeEvents() }));
-      const standings = await this.#sendUntilThrough(dispatches);
-      generations.forEach((generation, index) => {
-        this.#settle(generation, dispatches[index]!, standings[index]!);
+      const due = this.#takeDue();
+      const standings = await this.#sendUntilThrough(due.map(({ dispatch }) => dispatch));
+      due.forEach(({ generation, dispatch }, index) => {
+        this.#settle(generation, dispatch, standings[index]!);
       });
     }
     this.#isWanted = false;
+  }
+
+  #takeDue(): { generation: S; dispatch: Dispatch }[] {
+    const now = performance.now();
+    const due: { generation: S; dispatch: Dispatch }[] = [];
+    for (const [generation, askedAt] of this.#generations) {
+      const events = generation.takeEvents();
+      if (events.length === 0 && now - askedAt < STANDING_INTERVAL_MS) continue;
+      this.#generations.set(generation, now);
+      due.push({ generation, dispatch: { recipient: generation.recipient, events } });
+    }
+    return due;
   }
 
   async #sendUntilThrough(dispatches: readonly Dispatch[]): Promise<Standing[]> {

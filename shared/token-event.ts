@@ -159,8 +159,14 @@ export function isBulky(event: TokenEvent): event is BulkyEvent {
   return event.type === 'tokens' || event.type === 'text' || event.type === 'embeddings';
 }
 
-export function encodeEvents(events: readonly TokenEvent[]): string {
-  return JSON.stringify(events);
+/** As it is recorded. */
+export function encodeEvent(event: TokenEvent): string {
+  return JSON.stringify(event);
+}
+
+/** An entry of several, each encoded by encodeEvent(). */
+export function joinedEvents(encoded: readonly string[]): string {
+  return `[${encoded.join(',')}]`;
 }
 
 /**

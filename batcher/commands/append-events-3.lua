@@ -8,30 +8,35 @@
 
   ARGV[1]  attempt
   ARGV[2]  lifetime of record and fence in ms, from now
-  ARGV[3…] seq and event JSON, in turn
+  ARGV[3]  '1': they are given it; '0': only where they have none yet
+  ARGV[4…] seq and event JSON, in turn
 
   Output: 'fenced', 'cancelled' or 'ok'
 ]]
 local attempt = tonumber(ARGV[1])
-if tonumber(redis.call('GET', KEYS[2]) or '0') > attempt then
+local fence, cancelled = unpack(redis.call('MGET', KEYS[2], KEYS[3]))
+local owner = tonumber(fence or '0')
+if owner > attempt then
   return 'fenced'
 end
-if #ARGV > 2 then
+if #ARGV > 3 then
   local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
   local held = 0
   if #last > 0 then
     held = tonumber(string.match(last[1][1], '^(%d+)'))
   end
-  for i = 3, #ARGV, 2 do
+  for i = 4, #ARGV, 2 do
     local entry = tonumber(ARGV[i]) + 1
     if entry > held then
       redis.call('XADD', KEYS[1], entry .. '-0', 'e', ARGV[i + 1])
     end
   end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  redis.call('SET', KEYS[2], attempt, 'PX', ARGV[2])
+  if ARGV[3] == '1' or held == 0 or owner < attempt then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    redis.call('SET', KEYS[2], attempt, 'PX', ARGV[2])
+  end
 end
-if redis.call('EXISTS', KEYS[3]) == 1 then
+if cancelled then
   return 'cancelled'
 end
 return 'ok'

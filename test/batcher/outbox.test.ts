@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Outbox } from '../../batcher/outbox.ts';
 import { connectRedis } from '../../batcher/redis.ts';
-import { cancelKey, fenceKey, generationKey, outKey } from '../../shared/keys.ts';
+import { cancelKey, fenceKey, GENERATION_LIFETIME_MS, generationKey, outKey } from '../../shared/keys.ts';
 import { decodeEvents, type TokenEvent } from '../../shared/token-event.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
@@ -86,6 +86,28 @@ describe('Outbox', () => {
     expect(await outbox.send([{ recipient: recipient(), events: [] }])).toEqual(['cancelled']);
     expect(await recorded()).toHaveLength(1);
     expect(await outbox.claim(recipient(2))).toMatchObject({ standing: 'cancelled' });
+  });
+
+  it('gives a lifetime anew only now and then, at once where there is none, and another at the end', async () => {
+    const one = recipient();
+    const told = async (event: TokenEvent) => {
+      await outbox.send([{ recipient: one, events: [event] }]);
+      return { record: await redis.pttl(generationKey('j')), fence: await redis.pttl(fenceKey('j')) };
+    };
+    await told(delta(0));
+    for (const key of [generationKey('j'), fenceKey('j')]) await redis.pexpire(key, 5_000);
+    const kept = await told(delta(1));
+    expect(kept.record).toBeLessThanOrEqual(5_000);
+    expect(kept.fence).toBeLessThanOrEqual(5_000);
+    await redis.del(fenceKey('j'));
+    const renewed = await told(delta(2));
+    expect(renewed.record).toBeGreaterThan(GENERATION_LIFETIME_MS);
+    expect(renewed.fence).toBeGreaterThan(GENERATION_LIFETIME_MS);
+    await redis.del(generationKey('j'));
+    expect((await told(delta(3))).record).toBeGreaterThan(GENERATION_LIFETIME_MS);
+    const ended = await told({ id: 'j', attempt: 1, seq: 4, type: 'error', code: 'generation_failed', message: 'no' });
+    expect(ended.record).toBeLessThanOrEqual(GENERATION_LIFETIME_MS);
+    expect(ended.fence).toBeLessThanOrEqual(GENERATION_LIFETIME_MS);
   });
 
   it('leaves nothing behind for a question without events', async () => {

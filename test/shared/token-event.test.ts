@@ -1,7 +1,7 @@
 /** Token events from the wire: what passes is whole, whatever is there. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { decodeEvents, encodeEvents, readableEvents, type TokenEvent } from '../../shared/token-event.ts';
+import { decodeEvents, encodeEvent, joinedEvents, readableEvents, type TokenEvent } from '../../shared/token-event.ts';
 
 const head = { id: 'j', attempt: 1, seq: 0 };
 const chance = { token: 'a', tokenId: 1, logprob: -0.5, bytes: [97] };
@@ -19,7 +19,7 @@ const EVENTS: TokenEvent[] = [
 describe('token events from the wire', () => {
   test('come back as they were sent, with what a later version added', () => {
     const events = EVENTS.map(event => ({ ...event, later: { on: true } }));
-    expect(decodeEvents(encodeEvents(events))).toEqual(events);
+    expect(decodeEvents(joinedEvents(events.map(encodeEvent)))).toEqual(events);
   });
 
   test('of a type that is not known are left out', () => {
