@@ -33,6 +33,7 @@ import { encodePrompt } from './prompt-encoder.ts';
 import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
 import { QuickTier } from './quick/quick-tier.ts';
+import { reasoningOf } from './reasoning/reasoning-syntax.ts';
 import { connectRedis } from './redis.ts';
 import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
@@ -58,8 +59,9 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
   const { manifest, kernelPath } = model;
   const kvType = settings.kvType ?? defaultKvType(manifest);
   const { shape } = manifest;
-  const { tokenizer, template } = await loadChat(model, settings.toolFormat);
-  const { toolSyntax } = template;
+  const { toolFormat, reasoningFormat } = settings;
+  const { tokenizer, template } = await loadChat(model, { toolFormat, reasoningFormat });
+  const { toolSyntax, reasoningSyntax } = template;
   const contextTokens = Math.min(settings.contextTokens ?? shape.contextTokens, shape.contextTokens);
   const rowCount = rowCountFor(settings.maxRunning);
   const budget = kvBudget({
@@ -145,6 +147,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     branchMaker: new BranchMaker(tokenizer, { scratch: openScratch(shape.vocabSize, kernelPath), toolSyntax }),
     grammarOf: form => structuredOutput.grammarOf(form),
     toolSyntax,
+    reasoningOf: prompt => reasoningOf(prompt, reasoningSyntax, id => tokenizer.tokenBytes(id, 'spelled')),
     prefixes: held,
     contextTokens,
     maxAttempts: settings.maxAttempts,
@@ -263,7 +266,15 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     },
     `KV cache of ${budget.tokens} tokens: ${budget.fullSequences} sequences of ${contextTokens} tokens`,
   );
-  log.info({ batcherId: settings.batcherId, toolFormat: toolSyntax.format, openMs: Date.now() - startedAt }, 'serving');
+  log.info(
+    {
+      batcherId: settings.batcherId,
+      toolFormat: toolSyntax.format,
+      reasons: reasoningSyntax !== undefined,
+      openMs: Date.now() - startedAt,
+    },
+    'serving',
+  );
 
   return {
     drainAsked: drainAsked.promise,

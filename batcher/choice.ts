@@ -4,14 +4,15 @@
  * Its state depends on its tokens alone: another batcher takes it up by replaying them.
  */
 import { type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
+import type { AnswerParser, ParsedAnswer } from './reasoning/answer-parser.ts';
 import type { SampledToken, Sampler } from './sampling/sampler.ts';
 import type { GrammarMatcher } from './structured/grammar-matcher.ts';
 import type { ChoiceText } from './text/choice-text.ts';
-import type { CallParser } from './tools/call-parser.ts';
 
 export interface ChoiceDelta {
   tokenIds: number[];
   text: string;
+  reasoning?: string;
   calls?: CallDelta[];
   logprobs?: TokenLogprob[];
   finishReason?: FinishReason;
@@ -25,8 +26,8 @@ export interface ChoiceOptions {
   /** Of an answer that has a structure. */
   matcher?: GrammarMatcher | undefined;
   text: ChoiceText;
-  /** Of an answer that may call functions. */
-  parser?: CallParser | undefined;
+  /** Of an answer that may reason first, or call functions. */
+  parser?: AnswerParser | undefined;
   endTokenIds: ReadonlySet<number>;
   /** 0: nothing is sampled. */
   maxTokens: number;
@@ -43,6 +44,7 @@ export class Choice {
   #samplingEnd: FinishReason | undefined;
   #finishReason: FinishReason | undefined;
   #completionTokens = 0;
+  #reasoningTokens = 0;
   #sampledAt: number | undefined;
 
   constructor(options: ChoiceOptions) {
@@ -73,6 +75,11 @@ export class Choice {
   /** Tokens of the answer, the model's end token not counted. */
   get completionTokens(): number {
     return this.#completionTokens;
+  }
+
+  /** Of them those of its reasoning; undefined where it cannot have any. */
+  get reasoningTokens(): number | undefined {
+    return this.#options.parser?.mayReason ? this.#reasoningTokens : undefined;
   }
 
   /** The token for `position`, from the model's logits of one row. */
@@ -111,20 +118,29 @@ export class Choice {
     const { endTokenIds, text, reportsLogprobs } = this.#options;
     const spoken = this.#samplingEnd === 'stop' ? tokens.filter(token => !endTokenIds.has(token.tokenId)) : tokens;
     this.#completionTokens += spoken.length;
-    const pushed = text.push(spoken);
-    let said = pushed.text;
-    const logprobs = pushed.logprobs;
-    if (pushed.stopped) this.#finishReason = 'stop';
+    const logprobs: TokenLogprob[] = [];
+    const parts: ParsedAnswer[] = [];
+    let isStopped = false;
+    for (const group of this.#groups(spoken)) {
+      const pushed = text.push(group);
+      logprobs.push(...pushed.logprobs);
+      parts.push(this.#parsed(pushed.text, group.length));
+      isStopped = pushed.stopped;
+    }
+    if (isStopped) this.#finishReason = 'stop';
     else if (this.#samplingEnd !== undefined && this.#told(tokens)) {
       const rest = text.end(this.#samplingEnd);
-      said += rest.text;
+      parts.push(this.#parsed(rest.text, 0));
       logprobs.push(...rest.logprobs);
       this.#finishReason = rest.stopped ? 'stop' : this.#samplingEnd;
     }
-    const { text: free, calls } = this.#parsed(said);
+    if (this.#finishReason !== undefined) parts.push(this.#rest(this.#finishReason));
+    const reasoning = parts.map(part => part.reasoning).join('');
+    const calls = joinedCalls(...parts.map(part => part.calls));
     return {
       tokenIds: tokens.map(token => token.tokenId),
-      text: free,
+      text: parts.map(part => part.text).join(''),
+      ...(reasoning !== '' && { reasoning }),
       ...(calls.length > 0 && { calls }),
       ...(reportsLogprobs && { logprobs }),
       ...(this.#finishReason !== undefined && { finishReason: this.#finishReason }),
@@ -149,15 +165,28 @@ export class Choice {
     else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
   }
 
-  /** Calls and the rest of what was said; what ends with calls ends for them. */
-  #parsed(said: string): { text: string; calls: CallDelta[] } {
+  /** Tokens of reasoning are counted one by one. */
+  #groups(tokens: readonly SampledToken[]): readonly (readonly SampledToken[])[] {
+    return this.#options.parser?.mayReason ? tokens.map(token => [token]) : [tokens];
+  }
+
+  /** What was said by so many tokens. */
+  #parsed(said: string, tokenCount: number): ParsedAnswer {
     const { parser } = this.#options;
-    if (parser === undefined) return { text: said, calls: [] };
-    const pushed = parser.push(said);
-    if (this.#finishReason === undefined) return pushed;
+    if (parser === undefined) return { reasoning: '', text: said, calls: [] };
+    const wasReasoning = parser.isReasoning;
+    const parsed = parser.push(said);
+    if (wasReasoning || parser.isReasoning) this.#reasoningTokens += tokenCount;
+    return parsed;
+  }
+
+  /** What was held back when it ended; what ends with calls ends for them. */
+  #rest(reason: FinishReason): ParsedAnswer {
+    const { parser } = this.#options;
+    if (parser === undefined) return { reasoning: '', text: '', calls: [] };
     const rest = parser.end();
-    if (this.#finishReason === 'stop' && parser.callCount > 0) this.#finishReason = 'tool_calls';
-    return { text: pushed.text + rest.text, calls: joinedCalls(pushed.calls, rest.calls) };
+    if (reason === 'stop' && parser.callCount > 0) this.#finishReason = 'tool_calls';
+    return rest;
   }
 
   /** Whether these are the last ones sampled. */

@@ -126,10 +126,12 @@ export class Generation {
   }
 
   get usage(): Usage {
+    const reasoning = this.#choices.flatMap(choice => choice.reasoningTokens ?? []);
     return {
       promptTokens: this.#branches.reduce((sum, branch) => sum + branch.promptTokenIds.length, 0),
       completionTokens: this.#choices.reduce((sum, choice) => sum + choice.completionTokens, 0),
       cachedTokens: this.#branches.reduce((sum, branch) => sum + branch.cachedTokens, 0),
+      ...(reasoning.length > 0 && { reasoningTokens: reasoning.reduce((sum, count) => sum + count, 0) }),
     };
   }
 

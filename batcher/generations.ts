@@ -10,14 +10,15 @@ import { Generation } from './generation.ts';
 import { HeldJobs, readJob } from './held-jobs.ts';
 import type { HeldPrefixes } from './held-prefixes.ts';
 import type { Outbox, Standing } from './outbox.ts';
-import type { BranchMaker, PromptBranch } from './prompt-branch.ts';
+import type { BranchMaker, EncodedPrompt, PromptBranch } from './prompt-branch.ts';
 import type { Publisher } from './publisher.ts';
 import { Quarantine } from './quarantine.ts';
 import type { TakenJob } from './queue-worker.ts';
+import type { Reasoning } from './reasoning/reasoning-syntax.ts';
 import type { Scheduler } from './scheduler/scheduler.ts';
 import { RequestRefused } from './scheduler/sequence-request.ts';
-import type { AnswerForm } from './structured/calls/call-structure.ts';
 import type { CompiledGrammar } from './structured/compiled-grammar.ts';
+import { type AnswerForm, formOf } from './structured/reasoned-structure.ts';
 import { callStructureOf } from './tools/job-calls.ts';
 import type { ToolSyntax } from './tools/tool-format.ts';
 
@@ -32,6 +33,8 @@ export interface GenerationsOptions {
   grammarOf(form: AnswerForm): Promise<CompiledGrammar>;
   /** How the model writes calls of functions. */
   toolSyntax: ToolSyntax;
+  /** Of the answer to a prompt; absent for a model that never reasons apart. */
+  reasoningOf?(prompt: EncodedPrompt): Reasoning | undefined;
   /** Whose text the KV store comes to hold. */
   prefixes?: Pick<HeldPrefixes, 'open' | 'close'> | undefined;
   contextTokens: number;
@@ -158,8 +161,8 @@ export class Generations {
     const generation = new Generation({ job, attempt: taken.attempt, clock: this.#options.clock });
     let refusal: ApiError | undefined;
     try {
-      const prompts = promptsOf(job).map(prompt => ({ prompt, tokenIds: this.#options.encodePrompt(prompt) }));
-      const form = callStructureOf(job, this.#options.toolSyntax) ?? job.structure;
+      const prompts = promptsOf(job).map(prompt => this.#encoded(prompt));
+      const form = formOf(callStructureOf(job, this.#options.toolSyntax) ?? job.structure, prompts[0]!.reasoning);
       const grammar = form && (await this.#options.grammarOf(form));
       generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, { prompts, grammar }));
     } catch (error) {
@@ -185,6 +188,11 @@ export class Generations {
         this.#options.wake();
       });
     });
+  }
+
+  #encoded(prompt: Prompt): EncodedPrompt {
+    const tokenIds = this.#options.encodePrompt(prompt);
+    return { prompt, tokenIds, reasoning: this.#options.reasoningOf?.({ prompt, tokenIds }) };
   }
 
   #refusing(generation: Generation, step: () => void): void {

@@ -7,6 +7,8 @@ import type { Job, Prompt } from '../shared/job.ts';
 import { Choice } from './choice.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
 import { PromptEcho } from './prompt-echo.ts';
+import { answerParserOf } from './reasoning/answer-parser.ts';
+import type { Reasoning } from './reasoning/reasoning-syntax.ts';
 import { PromptScorer } from './sampling/prompt-scorer.ts';
 import { Sampler } from './sampling/sampler.ts';
 import type { SamplingScratch } from './sampling/sampling-scratch.ts';
@@ -14,7 +16,6 @@ import type { CompiledGrammar } from './structured/compiled-grammar.ts';
 import { GrammarMatcher } from './structured/grammar-matcher.ts';
 import { ChoiceText } from './text/choice-text.ts';
 import { promptTokenBytes } from './text/prompt-text.ts';
-import { CallParser } from './tools/call-parser.ts';
 import { callsOf } from './tools/job-calls.ts';
 import type { ToolSyntax } from './tools/tool-format.ts';
 
@@ -51,6 +52,8 @@ export type TokenBytesSource = Pick<Tokenizer, 'tokenBytes' | 'endTokenIds'>;
 export interface EncodedPrompt {
   prompt: Prompt;
   tokenIds: readonly number[];
+  /** Of the answer. */
+  reasoning?: Reasoning | undefined;
 }
 
 export class BranchMaker {
@@ -74,14 +77,14 @@ export class BranchMaker {
     scheduleId: string,
     { prompts, grammar }: { prompts: readonly EncodedPrompt[]; grammar?: CompiledGrammar | undefined },
   ): PromptBranch[] {
-    return prompts.map(({ prompt, tokenIds }, index) => {
+    return prompts.map(({ prompt, tokenIds, reasoning }, index) => {
       const branchId = index === 0 ? scheduleId : `${scheduleId}/${index}`;
       return new PromptBranch({
         index,
         scheduleId: branchId,
         prompt,
         promptTokenIds: tokenIds,
-        choices: this.#choicesOf(job, { branchId, tokenIds, index, grammar }),
+        choices: this.#choicesOf(job, { branchId, tokenIds, index, grammar, reasoning }),
         echo: job.echo === undefined ? undefined : this.#echoOf(job, { prompt, tokenIds }),
       });
     });
@@ -89,15 +92,16 @@ export class BranchMaker {
 
   #choicesOf(
     job: Job,
-    of: { branchId: string; tokenIds: readonly number[]; index: number; grammar: CompiledGrammar | undefined },
+    of: Pick<EncodedPrompt, 'tokenIds' | 'reasoning'> & { branchId: string; index: number; grammar: CompiledGrammar | undefined },
   ): Choice[] {
     const { sampling, stopping } = job;
     // Equal prompts of one request are to have different answers, unless it is told from what they are drawn.
     const seed = sampling.seed ?? seedOf(of.index === 0 ? job.id : `${job.id}/${of.index}`);
     const calls = callsOf(job, this.#toolSyntax);
-    // The opener of a call is text to whoever looks for calls.
-    const openerId = calls?.openerTokenId;
-    const tokenBytes = (id: number) => this.#tokenizer.tokenBytes(id, id === openerId ? 'spelled' : 'hidden');
+    const { reasoning } = of;
+    // The marks of reasoning and of calls are text to whoever looks for them.
+    const markIds = new Set([calls?.openerTokenId, reasoning?.openerTokenId, reasoning?.closerTokenId]);
+    const tokenBytes = (id: number) => this.#tokenizer.tokenBytes(id, markIds.has(id) ? 'spelled' : 'hidden');
     return Array.from({ length: job.choiceCount }, (_, choice) => {
       return new Choice({
         sequenceId: `${of.branchId}#${choice}`,
@@ -113,9 +117,9 @@ export class BranchMaker {
           // Of calls alone nothing is text.
           stop: calls?.isForced ? [] : stopping.stop,
           minTokens: stopping.minTokens,
-          calls: calls && new CallParser(calls),
+          parts: answerParserOf({ reasoning, calls }),
         }),
-        parser: calls && new CallParser(calls),
+        parser: answerParserOf({ reasoning, calls }),
         endTokenIds: stopping.ignoreEos ? NO_TOKENS : this.#endTokenIds,
         maxTokens: stopping.maxTokens ?? Number.POSITIVE_INFINITY,
         reportsLogprobs: sampling.topLogprobs !== undefined,

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { KV_TYPES, type KvType } from './engine/engine.ts';
+import { REASONING_FORMATS, type ReasoningFormat } from './reasoning/reasoning-syntax.ts';
 import { TOOL_FORMATS, type ToolFormat } from './tools/tool-format.ts';
 
 export interface BatcherSettings {
@@ -34,6 +35,7 @@ export interface BatcherSettings {
   speculation: boolean;
   /** How the model writes calls of functions; undefined: as its chat template tells. */
   toolFormat: ToolFormat | undefined;
+  reasoningFormat: ReasoningFormat | undefined;
   /** A request is tried so many times before it fails for good. */
   maxAttempts: number;
   /** Files, each the text of a system message that all tenants may share. */
@@ -94,6 +96,12 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
         TOOL_FORMATS,
       ),
     )
+    .addOption(
+      new Option(
+        '--reasoning-format <format>',
+        'whether <think>…</think> in front of an answer is told apart from it; by default as the chat template tells',
+      ).choices(REASONING_FORMATS),
+    )
     .option(
       '--max-attempts <count>',
       'batchers that may end over a request at one place before it fails for good',
@@ -142,6 +150,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     reproducible: options.reproducible,
     speculation: options.speculation,
     toolFormat: options.toolFormat,
+    reasoningFormat: options.reasoningFormat,
     maxAttempts: options.maxAttempts,
     publicPrefixPaths: options.publicPrefix,
     metricsPort: options.metricsPort,

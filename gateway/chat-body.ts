@@ -6,6 +6,7 @@ import { type ChatChoiceOut, chatCompletion, finishReasonOut, logprobsOut, type 
 
 interface ChoiceState {
   texts: string[];
+  reasoning: string[];
   calls: CallDelta[][];
   logprobs: TokenLogprob[] | undefined;
   finishReason: FinishReason | undefined;
@@ -22,6 +23,7 @@ export class ChatBody extends JsonReply {
     this.#hasNamedCall = options.hasNamedCall ?? false;
     this.#choices = Array.from({ length: options.choiceCount }, () => ({
       texts: [],
+      reasoning: [],
       calls: [],
       logprobs: options.wantsLogprobs ? [] : undefined,
       finishReason: undefined,
@@ -34,6 +36,7 @@ export class ChatBody extends JsonReply {
     const choice = this.#choices[event.choice];
     if (choice === undefined) return '';
     choice.texts.push(event.text);
+    if (event.reasoning !== undefined) choice.reasoning.push(event.reasoning);
     if (event.calls !== undefined) choice.calls.push(event.calls);
     if (event.logprobs !== undefined) choice.logprobs?.push(...event.logprobs);
     choice.finishReason ??= event.finishReason;
@@ -42,6 +45,7 @@ export class ChatBody extends JsonReply {
 
   #choiceOut(choice: ChoiceState, index: number): ChatChoiceOut {
     const text = choice.texts.join('');
+    const reasoning = choice.reasoning.length === 0 ? {} : { reasoning_content: choice.reasoning.join('') };
     const calls = joinedCalls(...choice.calls).map((call, at) => ({
       id: callId('call_', this.#head.id, { choice: index, call: at }),
       type: 'function' as const,
@@ -51,8 +55,8 @@ export class ChatBody extends JsonReply {
       index,
       message:
         calls.length === 0
-          ? { role: 'assistant', content: text, refusal: null }
-          : { role: 'assistant', content: text === '' ? null : text, refusal: null, tool_calls: calls },
+          ? { role: 'assistant', ...reasoning, content: text, refusal: null }
+          : { role: 'assistant', ...reasoning, content: text === '' ? null : text, refusal: null, tool_calls: calls },
       logprobs: choice.logprobs === undefined ? null : logprobsOut(choice.logprobs),
       finish_reason: finishReasonOut(choice.finishReason ?? 'stop', this.#hasNamedCall),
     };

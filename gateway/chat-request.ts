@@ -84,6 +84,7 @@ const AssistantMessage = z
     role: z.literal('assistant'),
     content: z.union([Text, AssistantParts, z.null()], CONTENT_FORMS).optional(),
     refusal: Text.nullish(),
+    reasoning_content: Text.nullish().describe("An extension: an earlier answer's reasoning, for templates that have a use for it."),
     name: Name,
     tool_calls: z.array(ToolCall).max(MAX_TOOL_CALLS).nullish(),
     audio: unsupported('audio'),
@@ -101,7 +102,8 @@ const AssistantMessage = z
       });
       return z.NEVER;
     }
-    return { role: 'assistant', content, ...named(message.name), ...(toolCalls.length > 0 && { toolCalls }) };
+    const reasoning = given('reasoning', message.reasoning_content);
+    return { role: 'assistant', content, ...named(message.name), ...reasoning, ...(toolCalls.length > 0 && { toolCalls }) };
   });
 
 const ToolMessage = z
@@ -236,6 +238,7 @@ function promptTokensBound(messages: readonly ChatMessage[], tools: readonly Too
   let bound = TEMPLATE_TOKENS;
   for (const message of messages) {
     bound += TEMPLATE_TOKENS_PER_MESSAGE + byteCount(message.content) + byteCount(message.name) + byteCount(message.toolCallId);
+    bound += byteCount(message.reasoning);
     if (message.toolCalls !== undefined) bound += byteCount(JSON.stringify(message.toolCalls));
   }
   if (tools.length > 0) bound += TOOL_TEMPLATE_TOKENS + TOOL_REPEATS * byteCount(JSON.stringify(tools));

@@ -44,11 +44,18 @@ class ChatChoices implements ChoiceWriter {
     return [];
   }
 
-  delta({ choice, text, calls = [], logprobs }: DeltaEvent): string[] {
+  delta({ choice, text, reasoning = '', calls = [], logprobs }: DeltaEvent): string[] {
     const told = logprobs !== undefined && logprobs.length > 0 ? JSON.stringify(logprobsOut(logprobs)) : undefined;
     const chunks: string[] = [];
-    if (text !== '' || (told !== undefined && calls.length === 0)) {
-      chunks.push(...this.#role(choice), choiceOut(choice, { delta: `{"content":${JSON.stringify(text)}}`, logprobs: told }));
+    if (reasoning !== '') {
+      chunks.push(
+        ...this.#role(choice),
+        choiceOut(choice, { delta: `{"reasoning_content":${JSON.stringify(reasoning)}}`, logprobs: told }),
+      );
+    }
+    if (text !== '' || (told !== undefined && chunks.length + calls.length === 0)) {
+      const logprobs = chunks.length === 0 ? told : undefined;
+      chunks.push(...this.#role(choice), choiceOut(choice, { delta: `{"content":${JSON.stringify(text)}}`, logprobs }));
     }
     for (const delta of calls.flatMap(call => this.#call(choice, call))) {
       chunks.push(choiceOut(choice, { delta, logprobs: chunks.length === 0 ? told : undefined }));

@@ -12,6 +12,8 @@ export interface ReplyHead {
 
 export interface ChatMessageOut {
   role: 'assistant';
+  /** An extension, as other servers of such models have it. */
+  reasoning_content?: string | undefined;
   /** Null beside calls where nothing was said. */
   content: string | null;
   refusal: null;
@@ -51,6 +53,8 @@ export interface UsageOut {
   completion_tokens: number;
   total_tokens: number;
   prompt_tokens_details: { cached_tokens: number };
+  /** Of models that reason apart from their answer. */
+  completion_tokens_details?: { reasoning_tokens: number } | undefined;
 }
 
 /** An extension: where the time went, measured in the batcher. */
@@ -79,11 +83,12 @@ export function usageOut(usage: Usage): UsageOut {
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+    ...(usage.reasoningTokens !== undefined && { completion_tokens_details: { reasoning_tokens: usage.reasoningTokens } }),
   };
 }
 
 /** Of a generation under way; how much of the prompt was cached is known at its end. */
-export function runningUsageOut(usage: Usage): Omit<UsageOut, 'prompt_tokens_details'> {
+export function runningUsageOut(usage: Usage): Omit<UsageOut, 'prompt_tokens_details' | 'completion_tokens_details'> {
   const { prompt_tokens, completion_tokens, total_tokens } = usageOut(usage);
   return { prompt_tokens, completion_tokens, total_tokens };
 }

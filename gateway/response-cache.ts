@@ -124,7 +124,7 @@ export function decodeReply(value: string, id: string): CachedReply {
   return { model, events: events.map((event, seq) => ({ ...event, id, attempt: 1, seq })) };
 }
 
-/** Text behind a call stays behind it. */
+/** Text behind a call stays behind it; reasoning comes before both anyhow. */
 function isOneDelta(first: DeltaEvent, second: DeltaEvent): boolean {
   return first.choice === second.choice && (first.calls === undefined || second.text === '');
 }
@@ -135,6 +135,7 @@ function joined(first: DeltaEvent, second: DeltaEvent): DeltaEvent {
     ...second,
     tokenIds: [...first.tokenIds, ...second.tokenIds],
     text: first.text + second.text,
+    ...((first.reasoning ?? second.reasoning) !== undefined && { reasoning: (first.reasoning ?? '') + (second.reasoning ?? '') }),
     ...((first.calls ?? second.calls) !== undefined && { calls: joinedCalls(first.calls, second.calls) }),
     ...(first.logprobs !== undefined && { logprobs: [...first.logprobs, ...(second.logprobs ?? [])] }),
   };

@@ -18,6 +18,8 @@ export const ChatMessage = z.object({
   role: z.enum(['system', 'user', 'assistant', 'tool']),
   content: z.string().nullable(),
   name: z.string().optional(),
+  /** Of an assistant: what it said to itself before. Only templates that have a use for it tell it again. */
+  reasoning: z.string().optional(),
   toolCalls: z.array(ToolCall).optional(),
   toolCallId: z.string().optional(),
 });

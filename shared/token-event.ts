@@ -23,6 +23,8 @@ export interface Usage {
   completionTokens: number;
   /** Prompt tokens whose keys and values came from the prefix cache. */
   cachedTokens: number;
+  /** Completion tokens of reasoning; absent where the model does not reason apart from its answer. */
+  reasoningTokens?: number;
 }
 
 /** Milliseconds, measured in the batcher. */
@@ -88,6 +90,8 @@ export interface DeltaEvent extends EventHead {
   tokenIds: number[];
   /** Text that is now certain: whole characters, nothing that may still become a stop string. May be empty. */
   text: string;
+  /** What the model says to itself first; all of it before text and calls, which have nothing of it. */
+  reasoning?: string;
   /** Calls that the answer makes; `text` has nothing of them. */
   calls?: CallDelta[];
   logprobs?: TokenLogprob[];
@@ -198,11 +202,12 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
   tried: () => true,
   echo: ({ prompt, tokenCount, text, tokens }) =>
     isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
-  delta: ({ choice, tokenIds, text, calls, logprobs, finishReason, stopText }) =>
+  delta: ({ choice, tokenIds, text, reasoning, calls, logprobs, finishReason, stopText }) =>
     isCount(choice) &&
     Array.isArray(tokenIds) &&
     tokenIds.every(isCount) &&
     typeof text === 'string' &&
+    (reasoning === undefined || typeof reasoning === 'string') &&
     (calls === undefined || (Array.isArray(calls) && calls.every(isCall))) &&
     (logprobs === undefined || isLogprobs(logprobs, false)) &&
     (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)) &&
@@ -224,6 +229,7 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
     isCount(usage.promptTokens) &&
     isCount(usage.completionTokens) &&
     isCount(usage.cachedTokens) &&
+    (usage.reasoningTokens === undefined || isCount(usage.reasoningTokens)) &&
     isRecord(timings) &&
     isNumber(timings.queueMs) &&
     isNumber(timings.prefillMs) &&

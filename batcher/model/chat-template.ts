@@ -5,6 +5,7 @@
  */
 import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage, Tool } from '../../shared/job.ts';
+import { type ReasoningFormat, type ReasoningSyntax, reasoningSyntaxOf } from '../reasoning/reasoning-syntax.ts';
 import { formatOfTemplate, syntaxOf, type ToolFormat, type ToolSyntax } from '../tools/tool-format.ts';
 import { ContentMark } from './content-mark.ts';
 import { defaultTemplate } from './default-template.ts';
@@ -29,13 +30,19 @@ const CHARACTERS_AROUND = 65_536;
 /** Repeats of the content that a template may make (some spell a tool's schema twice). */
 const CONTENT_REPEATS = 4;
 
+/** What an operator says goes before what the template tells. */
+export interface TemplateFormats {
+  toolFormat?: ToolFormat | undefined;
+  reasoningFormat?: ReasoningFormat | undefined;
+}
+
 /** Tokenizer and template of a prepared model. Throws a ModelError when its template cannot be read. */
 export async function loadChat(
   { directory, manifest }: PreparedModel,
-  toolFormat?: ToolFormat,
+  formats: TemplateFormats = {},
 ): Promise<{ tokenizer: Tokenizer; template: ChatTemplate }> {
   const tokenizer = await loadTokenizer(directory);
-  return { tokenizer, template: new ChatTemplate(tokenizer, { contextTokens: manifest.shape.contextTokens, toolFormat }) };
+  return { tokenizer, template: new ChatTemplate(tokenizer, { contextTokens: manifest.shape.contextTokens, ...formats }) };
 }
 
 export class ChatTemplate {
@@ -50,9 +57,11 @@ export class ChatTemplate {
   readonly #contextTokens: number;
   /** How the model writes calls. */
   readonly toolSyntax: ToolSyntax;
+  /** How it sets its reasoning apart; undefined where it does not. */
+  readonly reasoningSyntax: ReasoningSyntax | undefined;
 
-  /** `toolFormat` goes before what the template tells of it. Throws a ModelError when the template cannot be read. */
-  constructor(tokenizer: Tokenizer, { contextTokens, toolFormat }: { contextTokens: number; toolFormat?: ToolFormat | undefined }) {
+  /** Throws a ModelError when the template cannot be read. */
+  constructor(tokenizer: Tokenizer, { contextTokens, toolFormat, reasoningFormat }: TemplateFormats & { contextTokens: number }) {
     const { vocabulary } = tokenizer;
     const { chatTemplates, tokens } = vocabulary;
     this.#contextTokens = contextTokens;
@@ -66,10 +75,12 @@ export class ChatTemplate {
     // A model whose prompts have no BOS is given it where its template writes it.
     this.#specials = { bos_token: spelling(tokenizer.bosTokenId), eos_token: spelling(vocabulary.eosTokenId) };
     const format = toolFormat ?? formatOfTemplate(`${main}\n${forTools}`);
-    this.toolSyntax = syntaxOf(format ?? DEFAULT_FORMAT, forTools, mark => {
+    const controlTokenId = (mark: string): number | undefined => {
       const id = tokenizer.idOf(mark);
       return id !== undefined && tokenizer.isControl(id) ? id : undefined;
-    });
+    };
+    this.toolSyntax = syntaxOf(format ?? DEFAULT_FORMAT, forTools, controlTokenId);
+    this.reasoningSyntax = reasoningSyntaxOf(reasoningFormat, `${main}\n${forTools}`, controlTokenId);
     const skills = this.#probe();
     // Calls in a form that nobody here can read are of no use: the model is told of a known one.
     this.#skills = format === undefined ? { ...skills, tools: false, toolCalls: false } : skills;

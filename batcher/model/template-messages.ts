@@ -31,6 +31,7 @@ export interface TemplateMessage {
   name?: string;
   tool_calls?: { id: string; type: 'function'; function: { name: string; arguments: unknown } }[];
   tool_call_id?: string;
+  reasoning_content?: string;
 }
 
 /** Contents are the client's own text still; nothing is guarded yet. */
@@ -53,6 +54,7 @@ function templateMessage(message: ChatMessage, { skills, syntax }: { skills: Tem
   if (role === 'tool' && !skills.toolRole) return { role: 'user', content: `<tool_response>\n${text}\n</tool_response>` };
   const result: TemplateMessage = { role, content: text };
   if (message.name !== undefined) result.name = message.name;
+  if (message.reasoning !== undefined) result.reasoning_content = message.reasoning;
   if (message.toolCallId !== undefined) result.tool_call_id = callId(message.toolCallId);
   if (toolCalls === undefined || toolCalls.length === 0) return result;
   const calls = toolCalls.map(call => ({
@@ -80,8 +82,10 @@ function singleCalls(messages: readonly ChatMessage[]): ChatMessage[] {
     }
     const results: ChatMessage[] = [];
     while (messages[at + 1]?.role === 'tool') results.push(messages[++at]!);
+    const { content, reasoning, ...rest } = message;
+    const said = { content, ...(reasoning !== undefined && { reasoning }) };
     for (const [index, call] of toolCalls.entries()) {
-      result.push({ ...message, content: index === 0 ? message.content : null, toolCalls: [call] });
+      result.push({ ...rest, ...(index === 0 ? said : { content: null }), toolCalls: [call] });
       result.push(...results.filter(({ toolCallId }) => toolCallId === call.id));
     }
     const ids = new Set(toolCalls.map(call => call.id));

@@ -25,7 +25,7 @@ async function textVocabulary(
   modelDirectory: string,
   { contextTokens, toolFormat }: { contextTokens: number; toolFormat: ToolFormat | undefined },
 ): Promise<QuickVocabulary> {
-  const { tokenizer, template } = await loadChat(await openPrepared(modelDirectory), toolFormat);
+  const { tokenizer, template } = await loadChat(await openPrepared(modelDirectory), { toolFormat });
   return {
     size: tokenizer.vocabSize,
     contextTokens,

@@ -1,9 +1,9 @@
 /** CompileThread: compiles one structure after the other in a thread of its own; one reply to each message, in order. */
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Automaton } from './automaton.ts';
-import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
 import { type CompileReply, compileStructure } from './grammar-compilation.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 
 const writable = workerData as Uint8Array;
 

@@ -5,9 +5,9 @@
 import { createHash } from 'node:crypto';
 import { ApiError } from '../../shared/errors.ts';
 import type { Automaton } from './automaton.ts';
-import type { AnswerForm } from './calls/call-structure.ts';
 import { CompiledGrammar } from './compiled-grammar.ts';
 import { GrammarError } from './grammar.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 import type { SpelledVocabulary } from './spelled-vocabulary.ts';
 
 export interface GrammarCacheOptions {
@@ -83,7 +83,7 @@ export class GrammarCache {
   }
 }
 
-const NOUNS: Record<AnswerForm['kind'], string> = {
+const NOUNS: Record<Exclude<AnswerForm['kind'], 'reasoned'>, string> = {
   json: 'structure',
   schema: 'JSON schema',
   regex: 'regular expression',
@@ -92,7 +92,8 @@ const NOUNS: Record<AnswerForm['kind'], string> = {
   calls: 'list of functions',
 };
 
-function refusalOf({ message, where, param: part }: GrammarError, structure: AnswerForm): ApiError {
+function refusalOf({ message, where, param: part }: GrammarError, form: AnswerForm): ApiError {
+  const structure = form.kind === 'reasoned' ? form.answer : form;
   // Of a list of functions one schema is at fault, or the structure of the text beside it.
   const { kind, param = structure.param } = part === undefined ? structure : { kind: 'schema' as const, param: part };
   const place = where === undefined ? '' : ` at ${where}`;

@@ -4,8 +4,8 @@
  */
 import type { Automaton } from './automaton.ts';
 import { buildAutomaton } from './automaton-builder.ts';
-import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 import { DEAD, StateTable } from './state-table.ts';
 import { structureGrammar } from './structure-grammar.ts';
 

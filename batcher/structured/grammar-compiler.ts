@@ -4,9 +4,9 @@
  */
 import { Worker } from 'node:worker_threads';
 import type { Automaton } from './automaton.ts';
-import type { AnswerForm } from './calls/call-structure.ts';
 import { GrammarError } from './grammar.ts';
 import type { CompileReply } from './grammar-compilation.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 
 export interface GrammarCompilerOptions {
   writable: Uint8Array;

@@ -1,10 +1,11 @@
 /** StructureGrammar: the grammar of what a request asks its answer to be. */
 import type { Structure } from '../../shared/job.ts';
 import { callGrammar } from './calls/call-grammar.ts';
-import type { AnswerForm } from './calls/call-structure.ts';
 import { ebnfGrammar } from './ebnf/ebnf-grammar.ts';
 import { character, type Grammar, GrammarError, oneOfTexts } from './grammar.ts';
 import { ANY_OBJECT, JSON_RULES } from './json/json-text.ts';
+import { reasonedGrammar } from './reasoned-grammar.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 import { graphNode } from './regex/character-graph.ts';
 import { regexGraph } from './regex/regex-graph.ts';
 import { schemaGrammar } from './schema/schema-grammar.ts';
@@ -24,6 +25,8 @@ export function structureGrammar(structure: AnswerForm): Grammar {
       return ebnfGrammar(structure.grammar);
     case 'calls':
       return callGrammar(structure, structure.answer && answerGrammar(structure.answer));
+    case 'reasoned':
+      return reasonedGrammar(structure, structureGrammar(structure.answer));
   }
 }
 

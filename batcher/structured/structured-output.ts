@@ -1,8 +1,9 @@
 /** StructuredOutput: the grammars of one model's structured answers: its spelled vocabulary, the thread that compiles, and the cache of what was compiled. */
-import type { AnswerForm } from './calls/call-structure.ts';
+
 import type { CompiledGrammar } from './compiled-grammar.ts';
 import { GrammarCache } from './grammar-cache.ts';
 import { GrammarCompiler } from './grammar-compiler.ts';
+import type { AnswerForm } from './reasoned-structure.ts';
 import { SpelledVocabulary, type VocabularySource } from './spelled-vocabulary.ts';
 
 /** What is kept, and what preparing one grammar may take: past it the request is refused. */

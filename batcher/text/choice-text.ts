@@ -28,14 +28,16 @@ export interface ChoiceTextSource {
   stop?: readonly string[] | undefined;
   /** In the text of this many first tokens no stop string is looked for. */
   minTokens?: number | undefined;
-  /** Knows where the text is a call of a function: no stop string is looked for there. */
-  calls?: CallSpans | undefined;
+  /** Knows where it is no text, but reasoning or a call of a function: no stop string is looked for there. */
+  parts?: AnswerParts | undefined;
 }
 
-export interface CallSpans {
+export interface AnswerParts {
   push(text: string): unknown;
-  readonly isInCall: boolean;
-  /** Characters at the end with which a call may be about to begin. */
+  readonly isApart: boolean;
+  /** The last character is text, though what came before it was not. */
+  readonly isTextAgain: boolean;
+  /** Characters at the end with which something else than text may be about to begin. */
   readonly openingLength: number;
 }
 
@@ -53,8 +55,8 @@ export class ChoiceText {
   readonly #stop: readonly string[];
   #matcher: StopMatcher;
   readonly #minTokens: number;
-  readonly #calls: CallSpans | undefined;
-  /** May be the beginning of a call, or of a stop string. */
+  readonly #parts: AnswerParts | undefined;
+  /** May be the beginning of something else than text, or of a stop string. */
   #opening = '';
   readonly #held: HeldToken[] = [];
   #tokenCount = 0;
@@ -63,13 +65,13 @@ export class ChoiceText {
   #certainLength = 0;
   #isEnded = false;
 
-  constructor({ tokenBytes, spelled, stop = [], minTokens, calls }: ChoiceTextSource) {
+  constructor({ tokenBytes, spelled, stop = [], minTokens, parts }: ChoiceTextSource) {
     this.#names = { tokenBytes, spelled };
     this.#detokenizer = new IncrementalDetokenizer(tokenBytes);
     this.#stop = stop;
     this.#matcher = new StopMatcher(stop);
     this.#minTokens = minTokens ?? 0;
-    this.#calls = stop.length === 0 ? undefined : calls;
+    this.#parts = stop.length === 0 ? undefined : parts;
   }
 
   /** Tokens at the end that are not let out whole. A sequence taken up elsewhere may drop them and sample them again: no client has seen them. */
@@ -131,7 +133,7 @@ export class ChoiceText {
 
   #letOut(decoded: string): string {
     const text =
-      this.#calls === undefined ? this.#besidesStops(decoded) : Array.from(decoded, character => this.#besidesCalls(character)).join('');
+      this.#parts === undefined ? this.#besidesStops(decoded) : Array.from(decoded, character => this.#besidesParts(character)).join('');
     this.#certainLength += text.length;
     return text;
   }
@@ -140,20 +142,20 @@ export class ChoiceText {
     return this.#tokenCount <= this.#minTokens ? decoded : this.#matcher.push(decoded).text;
   }
 
-  #besidesCalls(character: string): string {
-    const calls = this.#calls!;
-    const wasInCall = calls.isInCall;
+  #besidesParts(character: string): string {
+    const parts = this.#parts!;
+    const wasApart = parts.isApart;
     if (this.#matcher.isStopped) return '';
-    calls.push(character);
+    parts.push(character);
     const text = this.#opening + character;
-    if (wasInCall || calls.isInCall) {
+    if ((wasApart && !parts.isTextAgain) || parts.isApart) {
       // What a call has cut off becomes no stop string.
       const held = this.#matcher.end();
       if (held !== '') this.#matcher = new StopMatcher(this.#stop);
       this.#opening = '';
       return held + text;
     }
-    const free = text.length - Math.min(text.length, calls.openingLength);
+    const free = text.length - Math.min(text.length, parts.openingLength);
     this.#opening = text.slice(free);
     return this.#besidesStops(text.slice(0, free));
   }

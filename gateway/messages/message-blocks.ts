@@ -1,6 +1,6 @@
 /**
- * MessageBlocks: the answer as Anthropic's blocks, told by steps: each block begins once, grows, and is stopped before the next one begins. A call
- * is a block of its own; text before, between and behind calls is one each time. A stream tells the steps, a whole message what they come to.
+ * MessageBlocks: the answer as Anthropic's blocks, told by steps: each block begins once, grows, and is stopped before the next one begins. Reasoning
+ * and a call are blocks of their own; text before, between and behind calls is one each time. A stream tells the steps, a whole message what they come to.
  */
 import type { DeltaEvent } from '../../shared/token-event.ts';
 import { type AnswerPart, answerParts } from '../answer-parts.ts';
@@ -23,11 +23,18 @@ export interface ToolUseBlockOut {
   caller: { type: 'direct' };
 }
 
-export type BlockOut = TextBlockOut | ToolUseBlockOut;
+export interface ThinkingBlockOut {
+  type: 'thinking';
+  thinking: string;
+  /** Nothing is signed here; it may come back as it is. */
+  signature: string;
+}
+
+export type BlockOut = TextBlockOut | ToolUseBlockOut | ThinkingBlockOut;
 
 export type BlockStep =
   | { kind: 'start'; index: number; block: BlockOut }
-  | { kind: 'text'; index: number; text: string }
+  | { kind: 'text' | 'thinking'; index: number; text: string }
   | { kind: 'input'; index: number; json: string }
   | { kind: 'stop'; index: number };
 
@@ -53,6 +60,10 @@ export class MessageBlocks {
 
   #take(part: AnswerPart): BlockStep[] {
     switch (part.kind) {
+      case 'reasoning': {
+        const steps = this.#open === 'thinking' ? [] : this.#begin({ type: 'thinking', thinking: '', signature: '' });
+        return [...steps, { kind: 'thinking', index: this.#count - 1, text: part.text }];
+      }
       case 'text': {
         const steps = this.#open === 'text' ? [] : this.#begin({ type: 'text', text: '', citations: null });
         return [...steps, { kind: 'text', index: this.#count - 1, text: part.text }];
@@ -80,7 +91,7 @@ export class GatheredBlocks {
   take(steps: readonly BlockStep[]): void {
     for (const step of steps) {
       if (step.kind === 'start') this.#blocks.push({ block: step.block, pieces: [] });
-      else if (step.kind === 'text') this.#blocks[step.index]!.pieces.push(step.text);
+      else if (step.kind === 'text' || step.kind === 'thinking') this.#blocks[step.index]!.pieces.push(step.text);
       else if (step.kind === 'input') this.#blocks[step.index]!.pieces.push(step.json);
     }
   }
@@ -88,6 +99,7 @@ export class GatheredBlocks {
   get content(): BlockOut[] {
     return this.#blocks.map(({ block, pieces }) => {
       const text = pieces.join('');
+      if (block.type === 'thinking') return { ...block, thinking: text };
       return block.type === 'text' ? { ...block, text } : { ...block, input: partialObject(text) };
     });
   }

@@ -55,7 +55,12 @@ const PROMPT_FIELDS = {
     .looseObject({ format: z.object({ type: z.literal('json_schema'), schema: Schema }).nullish() })
     .nullish()
     .describe('With a `format` the answer is a JSON value of its schema. `effort` has no effect.'),
-  thinking: z.looseObject({ type: z.string() }).nullish().describe('Only of the type `disabled`.'),
+  thinking: z
+    .looseObject({ type: z.enum(['enabled', 'adaptive', 'disabled']), budget_tokens: z.int().min(1).nullish() })
+    .nullish()
+    .describe(
+      "Whether the model's template lets it think first, where it has a choice: `disabled` when absent. `budget_tokens` has no effect; `max_tokens` bounds both.",
+    ),
 
   // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
   container: unsupported('container'),
@@ -99,8 +104,11 @@ const PromptBody = z.object(PROMPT_FIELDS);
 
 function checkPrompt(body: z.output<typeof PromptBody>, complain: Complain): void {
   checkTools(callableTools(body), undefined, complain);
-  const type = body.thinking?.type ?? 'disabled';
-  if (type !== 'disabled') complain('thinking', `'thinking' of the type '${type.slice(0, 64)}' is not supported.`, 'unsupported_parameter');
+}
+
+/** What the client has for the template goes before what follows from `thinking`. */
+function templateValuesOf({ thinking, chat_template_kwargs }: z.output<typeof PromptBody>) {
+  return { enable_thinking: thinking?.type === 'enabled' || thinking?.type === 'adaptive', ...chat_template_kwargs };
 }
 
 /** Throws the ApiError of the first fault. */
@@ -113,11 +121,10 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
   const messages = conversation(request.system ?? undefined, request.messages);
   const structure = structureOf(request);
   const { tools, toolUse } = jobTools(callableTools(request));
-  const templateValues = request.chat_template_kwargs;
   return {
     job: {
       model: request.model,
-      prompt: { kind: 'chat', messages, ...given('tools', tools), ...given('templateValues', templateValues) },
+      prompt: { kind: 'chat', messages, ...given('tools', tools), templateValues: templateValuesOf(request) },
       sampling: samplingOf(generation, undefined),
       stopping: stoppingOf(generation, request.max_tokens),
       ...given('structure', structure),
@@ -125,7 +132,7 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
       choiceCount: 1,
       serviceClass: service_tier === 'standard_only' ? 'default' : serviceClassOf(service_tier),
     },
-    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools, templateValues }),
+    ...promptOutlook(messages, { logit_bias: request.logit_bias, structure, tools, templateValues: request.chat_template_kwargs }),
     reply: { kind: 'message', isStreamed: request.stream ?? false },
   };
 }
@@ -135,7 +142,7 @@ export function parseTokenCountRequest(body: JsonObject, bounds: { maxMessageCou
   checkMessageCount(body, bounds);
   const parsed = TokenCountBody.safeParse(body, { reportInput: true });
   if (!parsed.success) throw refusal(parsed.error);
-  const { model, system, messages, chat_template_kwargs: templateValues } = parsed.data;
+  const { model, system, messages } = parsed.data;
   const { tools } = jobTools(callableTools(parsed.data));
   const job: Posted['job'] & Pick<Job, 'task'> = {
     ...quickFields({ model }),
@@ -143,7 +150,7 @@ export function parseTokenCountRequest(body: JsonObject, bounds: { maxMessageCou
       kind: 'chat',
       messages: conversation(system ?? undefined, messages),
       ...given('tools', tools),
-      ...given('templateValues', templateValues),
+      templateValues: templateValuesOf(parsed.data),
     },
     task: { kind: 'tokenize', addSpecialTokens: true, addGenerationPrompt: true, tellTexts: false },
   };

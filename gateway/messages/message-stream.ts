@@ -86,6 +86,8 @@ function stepFrame(step: BlockStep): string {
       return frame('content_block_start', { index, content_block: step.block });
     case 'text':
       return frame('content_block_delta', { index, delta: { type: 'text_delta', text: step.text } });
+    case 'thinking':
+      return frame('content_block_delta', { index, delta: { type: 'thinking_delta', thinking: step.text } });
     case 'input':
       return frame('content_block_delta', { index, delta: { type: 'input_json_delta', partial_json: step.json } });
     case 'stop':

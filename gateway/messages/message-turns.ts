@@ -15,6 +15,7 @@ type Block =
   | { kind: 'text'; text: string }
   | { kind: 'call'; call: NonNullable<ChatMessage['toolCalls']>[number] }
   | { kind: 'result'; callId: string; text: string }
+  | { kind: 'thinking'; text: string }
   | { kind: 'nothing' };
 
 export interface Turn {
@@ -33,8 +34,10 @@ const TextBlock = z
 const NOTHING: Block = { kind: 'nothing' };
 const OtherBlock = otherPart(['image', 'document', 'search_result', 'container_upload'], NOTHING, 'sees or reads files');
 
-/** An earlier answer's thoughts, which no model here is told again. */
-const ThinkingBlock = z.looseObject({ type: z.enum(['thinking', 'redacted_thinking']) }).transform(() => NOTHING);
+/** Of an earlier answer; what is redacted nobody here can read. */
+const ThinkingBlock = z
+  .looseObject({ type: z.enum(['thinking', 'redacted_thinking']), thinking: Text.optional() })
+  .transform(({ thinking = '' }): Block => (thinking === '' ? NOTHING : { kind: 'thinking', text: thinking }));
 
 const ToolUseBlock = z
   .object({ type: z.literal('tool_use'), id: Id, name: z.string().min(1).max(256), input: z.record(z.string(), z.unknown()) })
@@ -101,7 +104,13 @@ export function conversation(system: string | undefined, turns: readonly Turn[])
 function assistantMessage(blocks: readonly Block[]): ChatMessage {
   const toolCalls = blocks.flatMap(block => (block.kind === 'call' ? [block.call] : []));
   const text = textOf(blocks);
-  return { role: 'assistant', content: text === '' && toolCalls.length > 0 ? null : text, ...(toolCalls.length > 0 && { toolCalls }) };
+  const reasoning = blocks.flatMap(block => (block.kind === 'thinking' ? [block.text] : []));
+  return {
+    role: 'assistant',
+    content: text === '' && toolCalls.length > 0 ? null : text,
+    ...(reasoning.length > 0 && { reasoning: reasoning.join('\n') }),
+    ...(toolCalls.length > 0 && { toolCalls }),
+  };
 }
 
 /** Results of tools, and the texts before, between and after them, in their order. */

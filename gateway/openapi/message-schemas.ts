@@ -1,7 +1,7 @@
 /** MessageSchemas: Anthropic's message, its events and its errors as the description tells them; the compiler holds them to what is written. */
 import { z } from 'zod';
 import { ERROR_CODES } from '../../shared/errors.ts';
-import type { TextBlockOut, ToolUseBlockOut } from '../messages/message-blocks.ts';
+import type { TextBlockOut, ThinkingBlockOut, ToolUseBlockOut } from '../messages/message-blocks.ts';
 import type { TokenCountOut } from '../messages/message-body.ts';
 import { MESSAGE_ERROR_TYPES, type MessageErrorBody } from '../messages/message-error.ts';
 import type { MessageOut } from '../messages/message-object.ts';
@@ -17,13 +17,19 @@ const ToolUseBlock = z.object({
   caller: z.object({ type: z.literal('direct') }),
 }) satisfies z.ZodType<ToolUseBlockOut>;
 
+const ThinkingBlock = z.object({
+  type: z.literal('thinking'),
+  thinking: z.string(),
+  signature: z.string().describe('Empty: nothing is signed here.'),
+}) satisfies z.ZodType<ThinkingBlockOut>;
+
 export const Message = z.object({
   id: z.string().regex(/^msg_/),
   type: z.literal('message'),
   role: z.literal('assistant'),
   model: z.string(),
   content: z
-    .array(z.discriminatedUnion('type', [TextBlock, ToolUseBlock]))
+    .array(z.discriminatedUnion('type', [ThinkingBlock, TextBlock, ToolUseBlock]))
     .describe('Empty when the answer has no text and calls nothing.'),
   stop_reason: z.enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'refusal']).nullable(),
   stop_sequence: z.string().nullable().describe('The one of `stop_sequences` that ended it.'),

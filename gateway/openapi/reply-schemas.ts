@@ -32,6 +32,7 @@ const Usage = z.object({
   completion_tokens: Count,
   total_tokens: Count,
   prompt_tokens_details: z.object({ cached_tokens: Count.describe('Prompt tokens whose keys and values came from the prefix cache.') }),
+  completion_tokens_details: z.object({ reasoning_tokens: Count }).optional().describe('Of models that reason apart from their answer.'),
 }) satisfies z.ZodType<UsageOut>;
 
 const Timings = z
@@ -52,10 +53,13 @@ const ToolCall = z.object({
   function: z.object({ name: z.string(), arguments: z.string().describe('JSON, unless the model wrote something else.') }),
 }) satisfies z.ZodType<ToolCallOut>;
 
+const Reasoning = z.string().describe('An extension: what the model said to itself first, where it reasons apart from its answer.');
+
 const ChatChoice = z.object({
   index: Count,
   message: z.object({
     role: z.literal('assistant'),
+    reasoning_content: Reasoning.optional(),
     content: z.string().nullable().describe('Null beside calls where nothing was said.'),
     refusal: z.null(),
     tool_calls: z.array(ToolCall).min(1).optional(),
@@ -85,6 +89,7 @@ export const ChatCompletionChunk = z
         index: Count,
         delta: z.object({
           role: z.literal('assistant').optional(),
+          reasoning_content: Reasoning.optional(),
           content: z.string().nullable().optional(),
           refusal: z.null().optional(),
           tool_calls: z

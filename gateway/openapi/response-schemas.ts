@@ -36,7 +36,15 @@ const FunctionCall = z.object({
   arguments: z.string().describe('JSON, unless the model wrote something else.'),
 });
 
-const OutputItem = z.discriminatedUnion('type', [OutputMessage, FunctionCall]) satisfies z.ZodType<OutputItemOut>;
+const ReasoningItem = z.object({
+  id: z.string().regex(/^rs_/),
+  type: z.literal('reasoning'),
+  status: Status,
+  summary: z.array(z.never()),
+  content: z.array(z.object({ type: z.literal('reasoning_text'), text: z.string() })),
+});
+
+const OutputItem = z.discriminatedUnion('type', [OutputMessage, FunctionCall, ReasoningItem]) satisfies z.ZodType<OutputItemOut>;
 
 const status = z.literal('completed');
 const InputItem = z.discriminatedUnion('type', [

@@ -18,6 +18,8 @@ export class AnswerView {
   readonly answer: Answer;
   readonly #meter = new RateMeter();
   readonly #text = document.createTextNode('');
+  readonly #reasoning = document.createElement('details');
+  readonly #thoughts = document.createTextNode('');
   readonly #note = document.createElement('p');
   readonly #figures = document.createElement('p');
   readonly #stop = button('Stop');
@@ -27,6 +29,12 @@ export class AnswerView {
     const body = document.createElement('div');
     body.className = 'text';
     body.append(this.#text);
+    const thoughts = document.createElement('div');
+    thoughts.append(this.#thoughts);
+    const summary = document.createElement('summary');
+    summary.textContent = 'Reasoning';
+    this.#reasoning.className = 'reasoning';
+    this.#reasoning.append(summary, thoughts);
     this.#note.className = 'note';
     this.#note.setAttribute('role', 'status');
     this.#figures.className = 'figures';
@@ -35,7 +43,7 @@ export class AnswerView {
     this.element = document.createElement('article');
     this.element.className = 'answer';
     this.element.setAttribute('aria-label', 'Answer');
-    this.element.append(body, this.#note, foot);
+    this.element.append(this.#reasoning, body, this.#note, foot);
 
     const changed = () => {
       this.render();
@@ -53,9 +61,10 @@ export class AnswerView {
 
   /** Also from time to time while it is open: a rate changes when nothing comes. */
   render(): void {
-    const { record, text, isOpen, canResume } = this.answer;
-    if (text.startsWith(this.#text.data)) this.#text.appendData(text.slice(this.#text.length));
-    else this.#text.data = text;
+    const { record, text, reasoning, isOpen, canResume } = this.answer;
+    grow(this.#text, text);
+    grow(this.#thoughts, reasoning);
+    this.#reasoning.hidden = reasoning === '';
     setText(this.#note, record.note);
     setText(this.#figures, this.#figureText(record, isOpen));
     this.#stop.hidden = !isOpen;
@@ -92,6 +101,12 @@ function button(label: string): HTMLButtonElement {
   element.type = 'button';
   element.textContent = label;
   return element;
+}
+
+/** What is there already stays, selected as it may be. */
+function grow(node: Text, text: string): void {
+  if (text.startsWith(node.data)) node.appendData(text.slice(node.length));
+  else node.data = text;
 }
 
 /** Not when it is the same: a screen reader says what is set. */

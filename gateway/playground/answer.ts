@@ -19,6 +19,8 @@ export interface AnswerRecord {
   state: AnswerState;
   /** Up to and with the event `lastId`. */
   text: string;
+  /** What the model said to itself before, likewise; absent where it does not. */
+  reasoning?: string;
   lastId: string | undefined;
   /** Undefined until the gateway has taken the request, and for an answer that it had kept. */
   stream: StreamHandle | undefined;
@@ -58,6 +60,7 @@ export class Answer {
   #connection = new AbortController();
   /** Text behind the last id: it comes again should the connection break here. */
   #pending = '';
+  #pendingReasoning = '';
   /** Tokens that were reported; the gateway tells sums. */
   #reported: number;
 
@@ -115,6 +118,7 @@ export class Answer {
       if (lostBy === undefined || signal.aborted) return;
       // What has no id will come again.
       this.#pending = '';
+      this.#pendingReasoning = '';
       if (this.record.stream === undefined) return this.#settle('failed', `The gateway was not reached: ${lostBy}`);
       if (this.record.lastId !== idBefore) tries = 1;
       if (tries > RECONNECT_TRIES) return this.#settle('lost', LOST_NOTE);
@@ -182,17 +186,24 @@ export class Answer {
     return this.record.text + this.#pending;
   }
 
+  /** The same of its reasoning. */
+  get reasoning(): string {
+    return (this.record.reasoning ?? '') + this.#pendingReasoning;
+  }
+
   #take(chunk: Chunk, id: string | undefined): void {
     const [choice] = chunk.choices;
     const text = choice?.delta.content ?? '';
+    const reasoning = choice?.delta.reasoning_content ?? '';
     if (text !== '') this.#set('running', '');
+    else if (reasoning !== '') this.#set('running', 'Reasoning');
     this.#pending += text;
+    this.#pendingReasoning += reasoning;
     if (chunk.usage) this.#count(chunk.usage.completion_tokens);
     this.#noteFinish(chunk);
     if (id === undefined) return;
-    this.record.text += this.#pending;
+    this.#keepPending();
     this.record.lastId = id;
-    this.#pending = '';
   }
 
   /** A comment. While text comes, that it does is seen. */
@@ -224,9 +235,15 @@ export class Answer {
   }
 
   #settle(state: AnswerState, note: string): undefined {
-    this.record.text += this.#pending;
-    this.#pending = '';
+    this.#keepPending();
     this.#set(state, note);
+  }
+
+  #keepPending(): void {
+    this.record.text += this.#pending;
+    if (this.#pendingReasoning !== '') this.record.reasoning = this.reasoning;
+    this.#pending = '';
+    this.#pendingReasoning = '';
   }
 
   #set(state: AnswerState, note: string): void {
@@ -261,7 +278,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
 /** What a chunk of a chat completion has, as far as it is shown; or an error in its place. */
 interface Chunk {
   error?: unknown;
-  choices: { delta: { content?: string | null }; finish_reason: string | null }[];
+  choices: { delta: { content?: string | null; reasoning_content?: string }; finish_reason: string | null }[];
   usage?: { prompt_tokens: number; completion_tokens: number; prompt_tokens_details?: { cached_tokens: number } } | null;
   timings?: { decode_tokens_per_second: number };
 }

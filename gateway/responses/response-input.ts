@@ -1,5 +1,6 @@
 /** ResponseInput: what a response was asked, kept beside its answer, as the items that OpenAI lists; its instructions are no part of it. */
 import type { ChatMessage, Job } from '../../shared/job.ts';
+import { given } from '../generation-fields.ts';
 import type { ReplyRecord } from '../reply-record.ts';
 import { bareId, type FunctionCallOut, messageId, type OutputItem, type OutputTextOut, textOut } from './response-output.ts';
 
@@ -41,7 +42,12 @@ export function keptConversation(kept: string, answer: readonly OutputItem[]): C
       ? [{ id: item.callId, type: 'function' as const, function: { name: item.name, arguments: item.text } }]
       : [],
   );
-  const said: ChatMessage = { role: 'assistant', content: text === '' && toolCalls.length > 0 ? null : text };
+  const reasoning = answer.find(item => item.type === 'reasoning')?.text;
+  const said: ChatMessage = {
+    role: 'assistant',
+    content: text === '' && toolCalls.length > 0 ? null : text,
+    ...given('reasoning', reasoning),
+  };
   return [...(JSON.parse(kept) as ChatMessage[]), { ...said, ...(toolCalls.length > 0 && { toolCalls }) }];
 }
 

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ApiError } from '../../shared/errors.ts';
 import type { ChatMessage } from '../../shared/job.ts';
 import { otherPart, RefusalPart } from '../content-parts.ts';
-import { Text } from '../generation-fields.ts';
+import { given, Text } from '../generation-fields.ts';
 
 const Part = z
   .object({ type: z.enum(['input_text', 'output_text', 'text']), text: Text })
@@ -26,6 +26,7 @@ type Item =
   | { kind: 'message'; message: ChatMessage }
   | { kind: 'call'; call: Call }
   | { kind: 'output'; callId: string; text: string }
+  | { kind: 'reasoning'; text: string }
   | { kind: 'nothing' };
 type Call = NonNullable<ChatMessage['toolCalls']>[number];
 
@@ -50,8 +51,15 @@ const OutputItem = z
   .transform(({ call_id, output }): Item => ({ kind: 'output', callId: call_id, text: output }))
   .meta({ description: 'What came of an earlier call.' });
 
-/** An earlier answer's thoughts, which no model here is told again. */
-const ReasoningItem = z.looseObject({ type: z.literal('reasoning') }).transform((): Item => ({ kind: 'nothing' }));
+const ReasoningPart = z.looseObject({ type: z.string(), text: Text.optional() });
+
+/** Of an earlier answer; its summary is nothing that a model has said. */
+const ReasoningItem = z
+  .looseObject({ type: z.literal('reasoning'), content: z.array(ReasoningPart).nullish() })
+  .transform(({ content }): Item => {
+    const text = (content ?? []).map(part => (part.type === 'reasoning_text' ? (part.text ?? '') : '')).join('');
+    return text === '' ? { kind: 'nothing' } : { kind: 'reasoning', text };
+  });
 
 export const InputItem = z.discriminatedUnion('type', [MessageItem, CallItem, OutputItem, ReasoningItem]);
 
@@ -64,16 +72,20 @@ export function conversation(before: readonly ChatMessage[], items: readonly Ite
   const callIds = new Set(before.flatMap(({ toolCalls = [] }) => toolCalls.map(call => call.id)));
   // What an earlier response said is over.
   let isOpen = false;
+  // Of what the assistant says next.
+  let reasoning: string | undefined;
   for (const [index, item] of items.entries()) {
     switch (item.kind) {
       case 'message':
-        messages.push(item.message);
+        messages.push(item.message.role === 'assistant' ? { ...item.message, ...given('reasoning', reasoning) } : item.message);
+        reasoning = undefined;
         break;
       case 'call': {
         callIds.add(item.call.id);
         const last = isOpen ? messages.at(-1) : undefined;
         if (last?.role === 'assistant') messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), item.call] };
-        else messages.push({ role: 'assistant', content: null, toolCalls: [item.call] });
+        else messages.push({ role: 'assistant', content: null, toolCalls: [item.call], ...given('reasoning', reasoning) });
+        reasoning = undefined;
         break;
       }
       case 'output':
@@ -83,6 +95,11 @@ export function conversation(before: readonly ChatMessage[], items: readonly Ite
         }
         messages.push({ role: 'tool', content: item.text, toolCallId: item.callId });
         break;
+      case 'reasoning':
+        reasoning = item.text;
+        // What follows it is no part of what was said before.
+        isOpen = false;
+        continue;
       case 'nothing':
         continue;
     }

@@ -119,12 +119,12 @@ function errorCode({ code }: Pick<ApiError, 'code'>): string {
   return status < 500 ? 'invalid_prompt' : 'server_error';
 }
 
-function usageOut({ promptTokens, cachedTokens, completionTokens }: Usage): ResponseUsageOut {
+function usageOut({ promptTokens, cachedTokens, completionTokens, reasoningTokens = 0 }: Usage): ResponseUsageOut {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens },
     output_tokens: completionTokens,
-    output_tokens_details: { reasoning_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,
   };
 }

@@ -34,7 +34,21 @@ export interface FunctionCallOut {
   arguments: string;
 }
 
-export type OutputItemOut = OutputMessageOut | FunctionCallOut;
+export interface ReasoningTextOut {
+  type: 'reasoning_text';
+  text: string;
+}
+
+export interface ReasoningOut {
+  id: string;
+  type: 'reasoning';
+  status: ItemStatus;
+  /** Nothing here sums up. */
+  summary: never[];
+  content: ReasoningTextOut[];
+}
+
+export type OutputItemOut = OutputMessageOut | FunctionCallOut | ReasoningOut;
 
 export type OutputStep =
   | { kind: 'added' | 'done'; index: number; item: OutputItem }
@@ -43,6 +57,7 @@ export type OutputStep =
 /** With its text or arguments so far. */
 export type OutputItem =
   | { type: 'message'; id: string; text: string }
+  | { type: 'reasoning'; id: string; text: string }
   | { type: 'function_call'; id: string; callId: string; name: string; text: string };
 
 export class ResponseOutput {
@@ -74,10 +89,10 @@ export class ResponseOutput {
 
   #take(part: AnswerPart): OutputStep[] {
     switch (part.kind) {
-      case 'text': {
-        const isMessage = this.#isOpen && this.#items.at(-1)!.item.type === 'message';
-        return [...(isMessage ? [] : this.#add(this.#message())), this.#grow(part.text)];
-      }
+      case 'reasoning':
+        return [...(this.#isWithin('reasoning') ? [] : this.#add(this.#thoughts())), this.#grow(part.text)];
+      case 'text':
+        return [...(this.#isWithin('message') ? [] : this.#add(this.#message())), this.#grow(part.text)];
       case 'call': {
         const id = callId('call_', this.#responseId, { choice: 0, call: part.index });
         return this.#add({ type: 'function_call', id: `fc_${this.#ownId(part.index)}`, callId: id, name: part.name, text: '' });
@@ -108,6 +123,14 @@ export class ResponseOutput {
     return [{ kind: 'done', index, item: this.#whole(index) }];
   }
 
+  #isWithin(type: OutputItem['type']): boolean {
+    return this.#isOpen && this.#items.at(-1)!.item.type === type;
+  }
+
+  #thoughts(): OutputItem {
+    return { type: 'reasoning', id: `rs_${bareId(this.#responseId)}`, text: '' };
+  }
+
   #message(): OutputItem {
     return { type: 'message', id: messageId(this.#responseId, this.#items.length), text: '' };
   }
@@ -123,9 +146,19 @@ export class ResponseOutput {
 }
 
 export function itemOut(item: OutputItem, status: ItemStatus): OutputItemOut {
-  if (item.type === 'message') return { id: item.id, type: 'message', status, role: 'assistant', content: [textOut(item.text)] };
-  const { id, callId: call_id, name, text } = item;
-  return { id, type: 'function_call', status, call_id, name, arguments: text };
+  const { id, text } = item;
+  switch (item.type) {
+    case 'message':
+      return { id, type: 'message', status, role: 'assistant', content: [textOut(text)] };
+    case 'reasoning':
+      return { id, type: 'reasoning', status, summary: [], content: [reasoningTextOut(text)] };
+    case 'function_call':
+      return { id, type: 'function_call', status, call_id: item.callId, name: item.name, arguments: text };
+  }
+}
+
+export function reasoningTextOut(text: string): ReasoningTextOut {
+  return { type: 'reasoning_text', text };
 }
 
 export function textOut(text: string): OutputTextOut {

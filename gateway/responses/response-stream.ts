@@ -8,7 +8,7 @@ import { asApiError } from '../relay.ts';
 import type { ReplyWriter } from '../reply-writer.ts';
 import { commentLine, framesWithId } from '../sse-frame.ts';
 import { lastStatus, type ResponseHead, responseOut } from './response-object.ts';
-import { type ItemStatus, itemOut, type OutputItem, type OutputStep, textOut } from './response-output.ts';
+import { type ItemStatus, itemOut, type OutputItem, type OutputStep, reasoningTextOut, textOut } from './response-output.ts';
 import { ResponseProgress } from './response-writer.ts';
 
 export class ResponseStream implements ReplyWriter {
@@ -71,13 +71,12 @@ export class ResponseStream implements ReplyWriter {
         if (empty.type === 'function_call') return this.#frame('response.output_item.added', { output_index, item: empty });
         return [
           ...this.#frame('response.output_item.added', { output_index, item: { ...empty, content: [] } }),
-          ...this.#frame('response.content_part.added', { ...place, content_index: 0, part: textOut('') }),
+          ...this.#frame('response.content_part.added', { ...place, content_index: 0, part: partOut({ ...item, text: '' }) }),
         ];
       }
       case 'grown':
-        return item.type === 'function_call'
-          ? this.#frame('response.function_call_arguments.delta', { ...place, delta: step.piece })
-          : this.#frame('response.output_text.delta', { ...place, content_index: 0, delta: step.piece, logprobs: [] });
+        if (item.type === 'function_call') return this.#frame('response.function_call_arguments.delta', { ...place, delta: step.piece });
+        return this.#frame(`response.${partOut(item).type}.delta`, { ...place, content_index: 0, delta: step.piece, ...logprobsOf(item) });
       case 'done':
         // Only what comes last can have been cut.
         return this.#done(item, output_index, isLast ? lastStatus(this.#progress.state.status) : 'completed');
@@ -94,8 +93,8 @@ export class ResponseStream implements ReplyWriter {
       ];
     }
     return [
-      ...frame('response.output_text.done', { ...place, content_index: 0, text: item.text, logprobs: [] }),
-      ...frame('response.content_part.done', { ...place, content_index: 0, part: textOut(item.text) }),
+      ...frame(`response.${partOut(item).type}.done`, { ...place, content_index: 0, text: item.text, ...logprobsOf(item) }),
+      ...frame('response.content_part.done', { ...place, content_index: 0, part: partOut(item) }),
       ...frame('response.output_item.done', { output_index, item: itemOut(item, status) }),
     ];
   }
@@ -110,6 +109,15 @@ export class ResponseStream implements ReplyWriter {
     if (number <= this.#startingAfter) return [];
     return [`event: ${type}\ndata: ${JSON.stringify({ type, ...fields, sequence_number: number })}`];
   }
+}
+
+/** The one part that a message or a reasoning has; its type names the events of its text too. */
+function partOut({ type, text }: OutputItem) {
+  return type === 'reasoning' ? reasoningTextOut(text) : textOut(text);
+}
+
+function logprobsOf({ type }: OutputItem): { logprobs?: never[] } {
+  return type === 'reasoning' ? {} : { logprobs: [] };
 }
 
 /** Of a response that has failed: what came before, and why it did. */

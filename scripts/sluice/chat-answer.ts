@@ -15,6 +15,8 @@ export interface AnswerOptions {
   /** Fields of the request besides. */
   parameters: Readonly<Record<string, unknown>>;
   signal: AbortSignal;
+  /** A piece of what the model says to itself first. */
+  onReasoning(text: string): void;
   /** Where it stands while there is nothing to say: `queued position=3 eta_ms=900`. */
   onNote(note: string): void;
   /** Its connection broke and is made again. */
@@ -34,7 +36,7 @@ export interface AnswerEnd {
 
 interface Chunk {
   model: string;
-  choices: { delta: { content?: string }; finish_reason: string | null }[];
+  choices: { delta: { content?: string; reasoning_content?: string }; finish_reason: string | null }[];
   usage?: { prompt_tokens: number; completion_tokens: number } | null;
   error?: { message: string; code: string };
 }
@@ -157,8 +159,9 @@ export class ChatAnswer {
     this.#model = chunk.model;
     this.#finishReason = choice?.finish_reason ?? this.#finishReason;
     if (chunk.usage) this.#usage = chunk.usage;
-    const text = choice?.delta.content ?? '';
-    if (text === '') return text;
+    const { content: text = '', reasoning_content: reasoning = '' } = choice?.delta ?? {};
+    if (reasoning !== '') this.#options.onReasoning(reasoning);
+    if (text === '' && reasoning === '') return text;
     this.#lastAt = performance.now();
     if (this.#firstAt === undefined) {
       this.#firstAt = this.#lastAt;

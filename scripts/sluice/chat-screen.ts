@@ -10,6 +10,7 @@ export interface ChatStreams {
 export class ChatScreen {
   readonly #streams: ChatStreams;
   #hasNote = false;
+  #isReasoning = false;
   #lastCharacter = '\n';
 
   constructor(streams: ChatStreams) {
@@ -18,13 +19,22 @@ export class ChatScreen {
 
   piece(text: string): void {
     this.#clearNote();
+    this.#endReasoning();
     this.#streams.out.write(printable(text));
     this.#lastCharacter = text.at(-1) ?? this.#lastCharacter;
   }
 
+  /** In front of the answer, and no part of it; only where there is a terminal. */
+  reasoning(text: string): void {
+    if (!this.#streams.err.isTTY) return;
+    this.#clearNote();
+    this.#streams.err.write(dim(printable(text)));
+    this.#isReasoning = true;
+  }
+
   /** Something that is gone with the next piece; only where there is a terminal. */
   note(text: string): void {
-    if (!this.#streams.err.isTTY) return;
+    if (!this.#streams.err.isTTY || this.#isReasoning) return;
     this.#clearNote();
     this.#streams.err.write(dim(text));
     this.#hasNote = true;
@@ -33,6 +43,7 @@ export class ChatScreen {
   /** The answer's own line is at its end. */
   endLine(): void {
     this.#clearNote();
+    this.#endReasoning();
     if (this.#lastCharacter !== '\n') this.#streams.out.write('\n');
     this.#lastCharacter = '\n';
   }
@@ -45,6 +56,12 @@ export class ChatScreen {
   error(message: string): void {
     this.endLine();
     this.#streams.err.write(`error: ${printable(message)}\n`);
+  }
+
+  #endReasoning(): void {
+    if (!this.#isReasoning) return;
+    this.#streams.err.write('\n\n');
+    this.#isReasoning = false;
   }
 
   #clearNote(): void {

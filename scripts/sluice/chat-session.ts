@@ -51,6 +51,7 @@ export class ChatSession {
       messages: conversation.with(question),
       parameters,
       signal: stop.signal,
+      onReasoning: piece => screen.reasoning(piece),
       onNote: note => screen.note(noteText(note)),
       onBreak: () => screen.note('the connection broke, making it again …'),
     });

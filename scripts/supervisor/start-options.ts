@@ -46,6 +46,10 @@ export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--ttft-slo <ms>', 'wanted time to first token where the request names none'],
   ['--reproducible <on|off>', 'the same bytes for the same seed whatever runs beside it; off is faster (default: on)'],
   ['--tool-format <hermes|llama3|mistral>', 'how the model writes calls of functions (default: as its chat template tells, else hermes)'],
+  [
+    '--reasoning-format <think|none>',
+    'whether <think>…</think> in front of an answer is told apart from it (default: as its chat template tells)',
+  ],
   ['--max-attempts <count>', 'batchers that may end over a request at one place before it fails for good (default: 3)'],
   ['--public-prefix <file...>', 'system messages that all tenants may share in the prefix cache'],
 ];

@@ -8,6 +8,7 @@ import type { Dispatch, Standing } from '../../batcher/outbox.ts';
 import { BranchMaker } from '../../batcher/prompt-branch.ts';
 import { Publisher } from '../../batcher/publisher.ts';
 import type { TakenJob } from '../../batcher/queue-worker.ts';
+import type { Reasoning } from '../../batcher/reasoning/reasoning-syntax.ts';
 import { SamplingScratch } from '../../batcher/sampling/sampling-scratch.ts';
 import { Scheduler } from '../../batcher/scheduler/scheduler.ts';
 import { schedulerSettings } from '../../batcher/scheduler/scheduler-settings.ts';
@@ -31,6 +32,8 @@ export interface RigOptions extends FakeEngineOptions {
   /** Default true. */
   speculation?: boolean;
   toolSyntax?: ToolSyntax;
+  /** Of every answer; absent for a model that has none. */
+  reasoning?: Reasoning | undefined;
   /** What tokens from 1 on spell; letters by default. */
   words?: readonly string[];
   /** Tokens behind the words, without text unless they are to be spelled. */
@@ -123,6 +126,7 @@ export class Rig {
       ),
       grammarOf: form => grammars.grammarOf(form),
       toolSyntax,
+      reasoningOf: () => options.reasoning,
       prefixes: this.held,
       contextTokens,
       maxAttempts: 3,

@@ -2,10 +2,9 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ToolSyntax } from '../../batcher/tools/tool-format.ts';
 import type { Job, Prompt, Tool, ToolUse } from '../../shared/job.ts';
-import { isTerminal, joinedCalls, type TokenEvent } from '../../shared/token-event.ts';
-import { makeJob, promptText, Rig, type RigOptions } from './rig.ts';
+import { makeJob, Rig, type RigOptions } from './rig.ts';
+import { ASCII, answered, expectSameElsewhere, saying as sayingIn, toldBy } from './told-answer.ts';
 
-const ASCII = ['\n', ...Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))];
 const WORDS = [...ASCII, '<tool_call>', '</tool_call>', '{"', '": ', '"}}'];
 
 let rig: Rig;
@@ -40,34 +39,8 @@ function job(parts: Partial<Job> = {}): Job {
   return makeJob({ prompt, toolUse: use(), stopping: { maxTokens: 300 }, sampling: { temperature: 1, seed: 1 }, ...parts });
 }
 
-interface Told {
-  text: string;
-  calls: [name: string | undefined, json: string][];
-  end: string[];
-}
-
-function toldBy(events: readonly TokenEvent[], choice = 0): Told {
-  const deltas = events.flatMap(event => (event.type === 'delta' && event.choice === choice ? [event] : []));
-  return {
-    text: deltas.map(delta => delta.text).join(''),
-    calls: joinedCalls(...deltas.map(delta => delta.calls)).map(call => [call.name, call.arguments]),
-    end: deltas.flatMap(delta => delta.finishReason ?? []),
-  };
-}
-
-async function run(one: Job): Promise<Told> {
-  await rig.submit(one);
-  await rig.settled();
-  expect(rig.eventsOf(one.id).filter(isTerminal)).toHaveLength(1);
-  return toldBy(rig.eventsOf(one.id));
-}
-
-/** Logits by which a greedy answer to `prompt` is this text, and then the end. */
-function saying(text: string): Pick<RigOptions, 'shapeLogits'> {
-  const start = promptText(prompt).length - 1;
-  const tokens = Array.from(text, character => ASCII.indexOf(character) + 1);
-  return { shapeLogits: (logits, _, position) => (logits[tokens[position - start] ?? 0] = 100) };
-}
+const run = (one: Job) => answered(rig, one);
+const saying = (text: string) => sayingIn(prompt, text);
 const greedy = { sampling: { temperature: 0 } };
 
 describe('an answer that must call', () => {
@@ -193,19 +166,12 @@ describe('whatever happens to it', () => {
     ['mistral by name', { format: 'mistral', named: { hasIds: false } }],
     ['mistral with marks that are tokens', { format: 'mistral', openerTokenId, named: { hasIds: true, idTokenId, argumentsTokenId } }],
   ])('%s: goes on at another batcher wherever the first one ended', async (_, toolSyntax) => {
-    open({ toolSyntax, controls });
+    const options = { words: WORDS, controls, toolSyntax, shape: { contextTokens: 1024 } };
+    open(options);
     const one = job({ sampling: { temperature: 1, seed: 5 }, toolUse: use({ names: ['f'] }), stopping: { maxTokens: 120 } });
     const whole = await run(one);
     expect(whole.calls.length).toBeGreaterThan(0);
-    const events = rig.eventsOf(one.id);
-    for (let kept = 0; kept <= events.length; kept += 3) {
-      const next = new Rig({ words: WORDS, controls, toolSyntax, shape: { contextTokens: 1024 } });
-      next.events.set(one.id, structuredClone(events.slice(0, kept)));
-      await next.submit(one, 2);
-      await next.settled();
-      expect(toldBy(next.eventsOf(one.id)), `${kept} events were recorded`).toEqual(whole);
-      await next.close();
-    }
+    await expectSameElsewhere(rig, one, { options, step: 3 });
   });
 
   it('is the same with drafts and without', async () => {

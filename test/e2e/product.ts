@@ -21,11 +21,15 @@ export class Product {
   }
 
   static async start(
-    options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'embeddingModel' | 'bindings' | 'redisUrl'> = {},
+    options: Pick<StackOptions, 'batcherCount' | 'batcherArguments' | 'embeddingModel' | 'bindings' | 'redisUrl'> & {
+      /** Another than the default one: path of a GGUF file. */
+      gguf?: string;
+    } = {},
   ): Promise<Product> {
     const progress = () => undefined;
-    const model = await benchModel({ model: process.env.SLUICE_TEST_GGUF ?? '' }, progress);
-    return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...options }));
+    const { gguf = process.env.SLUICE_TEST_GGUF ?? '', ...rest } = options;
+    const model = await benchModel({ model: gguf }, progress);
+    return new Product(await startStack({ model, threads: 2, progress, children: new Children(), ...rest }));
   }
 
   /** Up to and with /v1. */

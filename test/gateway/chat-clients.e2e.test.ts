@@ -1,4 +1,5 @@
 /** What an application may count on, whichever library it calls us with: streams, aborts, errors and retries as with OpenAI. */
+import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { queueKey, SHARED_QUEUE } from '../../shared/keys.ts';
 import { pythonPath, runPython } from '../e2e/python-packages.ts';
@@ -129,6 +130,22 @@ describe.each(Object.entries(CHAT_CLIENTS))('%s', (_name, makeClient) => {
     await expect(reading).rejects.toThrow('The engine has failed.');
     expect(seen).toEqual(['a', 'b']);
   });
+});
+
+test('openai: reasoning is told apart, whole and streamed, and may come back', async () => {
+  const openai = new OpenAI({ baseURL: `${stack.gateway.url}/v1`, apiKey: stack.gateway.key, maxRetries: 0 });
+  const content = JSON.stringify({ reasoning: ['Hm, ', 'so.'], pieces: ['Par', 'is'] } satisfies Script);
+  const asked = { model: 'default', messages: [{ role: 'user' as const, content }] };
+  const { choices, usage } = await openai.chat.completions.create(asked);
+  expect(choices[0]!.message).toMatchObject({ reasoning_content: 'Hm, so.', content: 'Paris' });
+  expect(usage).toMatchObject({ completion_tokens: 4, completion_tokens_details: { reasoning_tokens: 2 } });
+  const deltas: object[] = [];
+  for await (const chunk of await openai.chat.completions.create({ ...asked, stream: true })) deltas.push(chunk.choices[0]!.delta);
+  const role = { role: 'assistant', content: '', refusal: null };
+  expect(deltas).toEqual([role, { reasoning_content: 'Hm, ' }, { reasoning_content: 'so.' }, { content: 'Par' }, { content: 'is' }, {}]);
+  await openai.chat.completions.create({ ...asked, messages: [...asked.messages, choices[0]!.message, { role: 'user', content: 'And?' }] });
+  const { prompt } = stack.source.jobs.get(stack.source.taken.at(-1)!)!;
+  expect(prompt).toMatchObject({ messages: [{}, { role: 'assistant', content: 'Paris', reasoning: 'Hm, so.' }, {}] });
 });
 
 describe('openai (PyPI)', () => {

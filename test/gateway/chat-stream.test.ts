@@ -52,6 +52,31 @@ test('any interleaving of choices: streamed and whole say the same', () => {
   );
 });
 
+test('reasoning comes before text and calls, streamed and whole, with log-probabilities once', () => {
+  const logprobs = [{ token: 'a', tokenId: 1, logprob: -1, bytes: [97], top: [] }];
+  const events = [
+    delta(0, 0, '', { reasoning: 'Hm', logprobs }),
+    delta(1, 0, 'A', { reasoning: '.', logprobs, calls: [{ index: 0, name: 'f', arguments: '{}' }] }),
+    delta(2, 0, '', { logprobs, finishReason: 'tool_calls' }),
+  ];
+  const usage = { ...finish.usage, reasoningTokens: 2 };
+  const stream = chatStream({ head, choiceCount: 1, includeUsage: true });
+  const text = [...events, { ...finish, usage }].map(event => stream.write(event)).join('');
+  const chunks = chunksOf(parseSse(text));
+  const choices = chunks.flatMap(chunk => chunk.choices);
+  expect(choices.map(({ delta: { role, ...rest } }) => (role === undefined ? Object.keys(rest)[0] : 'role'))).toEqual([
+    ...['role', 'reasoning_content', 'reasoning_content', 'content', 'tool_calls', 'tool_calls', 'content', undefined],
+  ]);
+  expect(choices.map(({ logprobs: told }) => told !== null)).toEqual([false, true, true, false, false, false, true, false]);
+  expect(chunks.at(-1)!.usage).toMatchObject({ completion_tokens_details: { reasoning_tokens: 2 } });
+  const body = new ChatBody({ head, choiceCount: 1, wantsLogprobs: true });
+  for (const event of events) body.write(event);
+  expect(JSON.parse(body.write({ ...finish, usage }))).toMatchObject({
+    choices: [{ message: { reasoning_content: 'Hm.', content: 'A', tool_calls: [{ function: { name: 'f' } }] } }],
+    usage: { completion_tokens_details: { reasoning_tokens: 2 } },
+  });
+});
+
 test('the last finish_reason is not told before the job has ended', () => {
   const stream = chatStream({ head, choiceCount: 1, includeUsage: false });
   expect(stream.write(delta(0, 0, 'a', { finishReason: 'length' }))).not.toContain('"length"');

@@ -131,7 +131,7 @@ describe('an answer', () => {
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: 'What is it?\n\nLook!' },
       {
-        ...{ role: 'assistant', content: 'I look.' },
+        ...{ role: 'assistant', content: 'I look.', reasoning: 'hm' },
         toolCalls: [{ id: 'toolu_1', type: 'function', function: { name: 'look', arguments: '{"at":"it"}' } }],
       },
       { role: 'tool', content: 'a cat', toolCallId: 'toolu_1' },
@@ -223,6 +223,46 @@ test('values for the template go with the prompt and with its count', async () =
     const { status, details } = await failure(call);
     expect([status, details]).toEqual([400, { error_code: 'invalid_value', param: 'chat_template_kwargs.messages' }]);
   }
+});
+
+describe('thinking', () => {
+  const SCRIPT: Script = { ...twoCalls('look'), reasoning: ['Hm, ', 'so.'] };
+  const THOUGHT = { type: 'thinking', thinking: 'Hm, so.', signature: '' };
+
+  test('is a block in front of the others, whole and streamed, which may come back', async () => {
+    const body = ask(SCRIPT, { tools: [LOOK], thinking: { type: 'enabled', budget_tokens: 1_024 } });
+    const message = await anthropic.messages.create(body);
+    expect(message.content.map(({ type }) => type)).toEqual(['thinking', 'text', 'tool_use', 'tool_use']);
+    expect(message.content[0]).toEqual(THOUGHT);
+    const pieces: string[] = [];
+    const streamed = await anthropic.messages
+      .stream(body)
+      .on('thinking', piece => pieces.push(piece))
+      .finalMessage();
+    expect([streamed.content[0], pieces]).toEqual([THOUGHT, ['Hm, ', 'so.']]);
+    const results = message.content.flatMap(block =>
+      block.type === 'tool_use' ? { type: 'tool_result' as const, tool_use_id: block.id, content: 'a cat' } : [],
+    );
+    await anthropic.messages.create({
+      ...body,
+      messages: [...body.messages, { role: 'assistant', content: message.content }, { role: 'user', content: results }],
+    });
+    expect(lastMessages()[1]).toMatchObject({ role: 'assistant', content: 'I look.', reasoning: 'Hm, so.' });
+  });
+
+  test.each<[object, object]>([
+    [{}, { enable_thinking: false }],
+    [{ thinking: { type: 'disabled' } }, { enable_thinking: false }],
+    [{ thinking: { type: 'enabled', budget_tokens: 1_024 } }, { enable_thinking: true }],
+    [{ thinking: { type: 'adaptive' } }, { enable_thinking: true }],
+    [{ chat_template_kwargs: { enable_thinking: true, style: 'x' } }, { enable_thinking: true, style: 'x' }],
+  ])('%j is told to the template, for the answer and for the count', async (more, templateValues) => {
+    await anthropic.messages.create(ask('x', more));
+    expect((lastJob().prompt as { templateValues?: object }).templateValues).toEqual(templateValues);
+    const count = { model: 'default', messages: [{ role: 'user' as const, content: 'x' }], ...more };
+    await anthropic.messages.countTokens(count as Anthropic.MessageCountTokensParams);
+    expect((lastJob().prompt as { templateValues?: object }).templateValues).toEqual(templateValues);
+  });
 });
 
 describe('tools', () => {
@@ -359,7 +399,8 @@ describe('refused', () => {
     [{ tool_choice: { type: 'any' } }, 'tool_choice', 'invalid_value'],
     [{ thread: { type: 'create' } }, 'thread', 'thread_unsupported_request'],
     [{ thread: { type: 'continue', previous_message_id: 'msg_1' }, messages: [] }, 'thread', 'thread_unsupported_request'],
-    [{ thinking: { type: 'enabled', budget_tokens: 1024 } }, 'thinking', 'unsupported_parameter'],
+    [{ thinking: { type: 'deep' } }, 'thinking.type', 'invalid_value'],
+    [{ thinking: { type: 'enabled', budget_tokens: 'all' } }, 'thinking.budget_tokens', 'invalid_value'],
     [{ metadata: { user_id: 7 } }, 'metadata.user_id', 'invalid_value'],
     [{ output_config: { format: { type: 'json_schema' } } }, 'output_config.format.schema', 'missing_required_parameter'],
   ])('%j', async (more, param, code) => {

@@ -56,6 +56,26 @@ describe.skipIf(chromium === undefined)('playground', () => {
 
   const ended = () => page.locator('.answer[data-state="finished"]').first().waitFor();
 
+  it('has what the model says to itself apart, kept over a reload', async () => {
+    await enterKey();
+    await ask({ reasoning: ['Hm, ', '<b>so</b>.'], pieces: ['Paris', '.'], stepMs: 20 });
+    await ended();
+    const reasoning = answer().locator('details.reasoning');
+    for (let load = 0; load < 2; load++) {
+      expect(await answer().locator('.text').textContent()).toBe('Paris.');
+      expect(await reasoning.locator('div').textContent()).toBe('Hm, <b>so</b>.');
+      expect(await reasoning.locator('div').isVisible()).toBe(false);
+      await reasoning.locator('summary').click();
+      expect(await reasoning.locator('div').isVisible()).toBe(true);
+      await page.reload();
+      await ended();
+    }
+    await enterKey();
+    await ask({ pieces: ['Rome'] });
+    await page.locator('.answer .text', { hasText: 'Rome' }).waitFor();
+    expect(await page.locator('details.reasoning').last().isVisible()).toBe(false);
+  });
+
   it('streams an answer and puts text in as text', async () => {
     await enterKey();
     const text = '<img src=x onerror="document.title=1"> & <b>so on</b>';

@@ -273,6 +273,50 @@ describe('tools', () => {
   });
 });
 
+describe('reasoning', () => {
+  const SCRIPT: Script = { ...CALLS, reasoning: ['Hm, ', 'so.'] };
+  const THOUGHT = {
+    ...{ id: expect.stringMatching(/^rs_\w+$/), type: 'reasoning', status: 'completed', summary: [] },
+    content: [{ type: 'reasoning_text', text: 'Hm, so.' }],
+  };
+
+  test('is an item in front of the others, whole, streamed and asked for again', async () => {
+    const response = await openai.responses.create(ask(SCRIPT, { tools: [LOOK, ADD] }));
+    expect(response.output.map(({ type }) => type)).toEqual(['reasoning', 'message', 'function_call', 'function_call']);
+    expect(response.output[0]).toEqual(THOUGHT);
+    expect(response).toMatchObject({ output_text: 'I look.', usage: { output_tokens: 7, output_tokens_details: { reasoning_tokens: 2 } } });
+    expect(await openai.responses.retrieve(response.id)).toEqual(response);
+    const events = await all(await openai.responses.create({ ...ask(SCRIPT, { tools: [LOOK, ADD] }), stream: true }));
+    expect(events.slice(2, 9).map(({ type }) => type)).toEqual([
+      ...['response.output_item.added', 'response.content_part.added', 'response.reasoning_text.delta', 'response.reasoning_text.delta'],
+      ...['response.reasoning_text.done', 'response.content_part.done', 'response.output_item.done'],
+    ]);
+    expect(events[8]).toMatchObject({ output_index: 0, item: THOUGHT });
+    const gathered = await openai.responses.stream(ask(SCRIPT, { tools: [LOOK, ADD] })).finalResponse();
+    expect(gathered.output[0]).toEqual(THOUGHT);
+  });
+
+  test('comes back with what was said after it, by its items or by the earlier response', async () => {
+    const first = await openai.responses.create(ask(SCRIPT, { tools: [LOOK, ADD] }));
+    const outputs = first.output.flatMap(item =>
+      item.type === 'function_call' ? { type: 'function_call_output' as const, call_id: item.call_id, output: 'a cat' } : [],
+    );
+    const more = { model: 'default', tools: [LOOK, ADD] };
+    await openai.responses.create({ ...more, input: outputs, previous_response_id: first.id });
+    const going = lastMessages();
+    expect(going[1]).toMatchObject({ role: 'assistant', content: 'I look.', reasoning: 'Hm, so.', toolCalls: [{}, {}] });
+    const items = first.output as OpenAI.Responses.ResponseInputItem[];
+    await openai.responses.create({ ...more, input: [{ role: 'user', content: JSON.stringify(SCRIPT) }, ...items, ...outputs] });
+    expect(lastMessages()).toEqual(going);
+  });
+
+  test('alone, when the length cut it', async () => {
+    const cut: Script = { reasoning: ['Hm, '], finishReason: 'length' };
+    const response = await openai.responses.create(ask(cut));
+    expect(response).toMatchObject({ status: 'incomplete', output: [{ type: 'reasoning', status: 'incomplete' }], output_text: '' });
+  });
+});
+
 describe('going on from an earlier response', () => {
   test('what it was asked and answered comes first, without its instructions', async () => {
     const first = await openai.responses.create(ask('one', { instructions: 'Be brief.' }));

@@ -27,6 +27,8 @@ export interface Script {
   pieces?: string[];
   /** The pieces again and again, this many times. */
   repeat?: number;
+  /** Before the pieces, one delta each: what every choice says to itself. */
+  reasoning?: string[];
   /** Of calls that every choice makes, behind the pieces: one delta each. */
   calls?: CallDelta[];
   stepMs?: number;
@@ -248,13 +250,15 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
   const isCut = stopText === undefined && pieces.length < wanted.length;
   const calls = isCut ? [] : (script.calls ?? []);
   const finishReason = script.finishReason ?? (isCut ? 'length' : calls.length > 0 ? 'tool_calls' : 'stop');
-  const parts: { text: string; calls?: CallDelta[] }[] = [
+  const reasoning = script.reasoning ?? [];
+  const parts: { text: string; reasoning?: string; calls?: CallDelta[] }[] = [
+    ...reasoning.map(text => ({ text: '', reasoning: text })),
     ...pieces.map(text => ({ text })),
     ...calls.map(call => ({ text: '', calls: [call] })),
   ];
   // One that says nothing ends all the same.
   if (parts.length === 0) parts.push({ text: '' });
-  for (const [index, { text, calls: told }] of parts.entries()) {
+  for (const [index, { text, reasoning: thought, calls: told }] of parts.entries()) {
     if (watch.isStopped() || script.silentAt === index) return;
     if (script.error?.at === index) {
       await send([{ type: 'error', code: script.error.code, message: script.error.message }]);
@@ -272,6 +276,7 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       choice,
       tokenIds: [index],
       text,
+      ...(thought !== undefined && { reasoning: thought }),
       ...(told !== undefined && { calls: told }),
       ...(job.sampling.topLogprobs !== undefined && {
         logprobs: [{ token: text, tokenId: index, logprob: -0.5, bytes: [...Buffer.from(text)], top: [] }],
@@ -280,7 +285,10 @@ async function play(redis: Redis, job: Job, watch: { cancelled: string[]; isStop
       ...(isLast && stopText !== undefined && { stopText }),
     }));
     if (isLast) {
-      const usage = { promptTokens, completionTokens: parts.length * choiceCount, cachedTokens: 0 };
+      const usage = {
+        ...{ promptTokens, completionTokens: parts.length * choiceCount, cachedTokens: 0 },
+        ...(script.reasoning !== undefined && { reasoningTokens: reasoning.length * choiceCount }),
+      };
       deltas.push({ type: 'finish', usage, timings: { queueMs: 1, prefillMs: 2, ttftMs: 3, decodeTokensPerSecond: 4 } });
     }
     await send(deltas);

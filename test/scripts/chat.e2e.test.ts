@@ -56,6 +56,8 @@ const messagesOf = () =>
 
 describe('one question', () => {
   test('by arguments: the answer and nothing else on standard output', async () => {
+    const reasoned = script({ reasoning: ['Hm.'], pieces: ['Paris'] });
+    expect(await chat([reasoned])).toEqual({ code: 0, out: 'Paris\n', err: '' });
     expect(await chat([script({ pieces: ['Hello', ' there'] })])).toEqual({ code: 0, out: 'Hello there\n', err: '' });
     expect((await chat(['two words\n'])).out).toBe('two words\n');
   });
@@ -127,6 +129,14 @@ describe('in a terminal', () => {
     onTestFinished(() => opened.close());
     return opened;
   }
+
+  test('what the model says to itself, dimmed, in front of the answer', async () => {
+    const session = terminal('chat');
+    await session.shows('> ');
+    session.type(`${script({ reasoning: ['Hm,', ' so.'], pieces: ['Paris'], stepMs: 50 })}\r`);
+    await session.shows(/Hm, so\.\n\nParis\n3 tokens/);
+    expect(session.raw).toContain('\x1b[2mHm,\x1b[0m');
+  });
 
   test('questions and answers, with what was said before and the speed of each', async () => {
     const session = terminal('chat', '--system', 'Be brief.');

@@ -33,7 +33,9 @@ describe('options', () => {
 
   it.each(BATCHER_OPTIONS)('%s is one that a batcher knows', flags => {
     const [name, form] = flags.split(' ') as [string, string];
-    const value = { '<on|off>': 'off', '<size>': '512M', '<f16|f32>': 'f32', '<hermes|llama3|mistral>': 'llama3' }[form] ?? '31';
+    const value =
+      { '<on|off>': 'off', '<size>': '512M', '<f16|f32>': 'f32', '<hermes|llama3|mistral>': 'llama3', '<think|none>': 'none' }[form] ??
+      '31';
     const { batcherArguments } = readStartOptions([name, value], {});
     expect(batcherArguments).toEqual([name, value]);
     const settings = readSettings(['--model-dir', '/model', ...batcherArguments], {});

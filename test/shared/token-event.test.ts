@@ -12,7 +12,9 @@ const EVENTS: TokenEvent[] = [
   { ...head, type: 'echo', prompt: 0, tokenCount: 1, text: 'a', tokens: [{ ...chance, logprob: null, top: [chance] }] },
   { ...head, type: 'delta', choice: 0, tokenIds: [1], text: 'a', logprobs: [{ ...chance, top: [chance] }], finishReason: 'stop' },
   { ...head, type: 'delta', choice: 7, tokenIds: [], text: '' },
+  { ...head, type: 'delta', choice: 0, tokenIds: [1], text: '', reasoning: 'hm', calls: [{ index: 0, name: 'f', arguments: '{}' }] },
   { ...head, type: 'finish', usage, timings },
+  { ...head, type: 'finish', usage: { ...usage, reasoningTokens: 1 }, timings },
   { ...head, type: 'error', code: 'generation_failed', message: 'm', param: 'p' },
 ];
 

@@ -22,6 +22,3 @@ export interface CallableFunction {
   /** Where the client has the schema. */
   param: string;
 }
-
-/** All that an answer can be held to. */
-export type AnswerForm = Structure | CallStructure;

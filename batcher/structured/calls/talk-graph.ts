@@ -17,10 +17,12 @@ export interface CallInTalk {
   written: GrammarNode;
   /** Text and calls may follow. */
   isRepeated: boolean;
+  /** Text without an opener is no whole answer. */
+  isRequired?: boolean;
 }
 
 /** Any text in which behind each opener a call stands. */
-export function talkUntil({ opener, written, isRepeated }: CallInTalk): GraphNode {
+export function talkUntil({ opener, written, isRepeated, isRequired = false }: CallInTalk): GraphNode {
   const beginning = typeof opener === 'string' ? opener : '';
   // State n: the text ends with the opener's first n characters. The last one: a call was made, and nothing may follow.
   const end = Math.max(1, beginning.length);
@@ -32,7 +34,7 @@ export function talkUntil({ opener, written, isRepeated }: CallInTalk): GraphNod
         { node: character(ANY), to: 0 },
         { node: sequence(opener, written), to: afterCall },
       ],
-      isAccepting: true,
+      isAccepting: !isRequired,
     });
   }
   for (let n = 0; n < beginning.length; n++) {
@@ -41,7 +43,7 @@ export function talkUntil({ opener, written, isRepeated }: CallInTalk): GraphNod
     if (n + 1 < beginning.length) edges.push({ node: text(next), to: n + 1 });
     else edges.push({ node: sequence(text(next), written), to: afterCall });
     if (n > 0) edges.push({ node: text(first), to: 1 });
-    states.push({ edges, isAccepting: true });
+    states.push({ edges, isAccepting: !isRequired });
   }
   states.push({ edges: [], isAccepting: true });
   return { kind: 'graph', states };

@@ -249,6 +249,26 @@ test('a template is given what the client has for it', () => {
   expect(rendered({ enable_thinking: false, style: 'x' })).toBe('<s>qnonex');
 });
 
+test('how a model reasons is told by its template, and earlier reasoning goes to one that has a use for it', () => {
+  const source = '{% for m in messages %}{{ m.reasoning_content or "" }}{{ m.content }}{% endfor %}';
+  const { tokenizer, template } = syntheticTemplate({ default: source });
+  expect(template.reasoningSyntax).toBeUndefined();
+  const answer: ChatMessage = { role: 'assistant', content: 'a', reasoning: 'hm<s>' };
+  expect(spelled(tokenizer, template.renderChat([user('q'), answer]))).toBe('<s>qhm<s>a');
+  // What it says is plain text.
+  expect(template.renderChat([user('q'), answer]).filter(id => id === tokenizer.bosTokenId)).toHaveLength(1);
+  const { vocabulary } = tokenizer;
+  const own = {
+    ...vocabulary,
+    tokens: [...vocabulary.tokens, '<think>', '</think>'],
+    kinds: [...vocabulary.kinds, TOKEN_KINDS.control, TOKEN_KINDS.userDefined],
+    chatTemplates: { default: `${source}<think>{# </think> #}` },
+  };
+  const made = (reasoningFormat?: 'think' | 'none') => new ChatTemplate(new Tokenizer(own), { contextTokens: 4096, reasoningFormat });
+  expect(made().reasoningSyntax).toEqual({ openerTokenId: vocabulary.tokens.length });
+  expect(made('none').reasoningSyntax).toBeUndefined();
+});
+
 describe('how a model writes calls', () => {
   const tools = [{ type: 'function' as const, function: { name: 'f', parameters: { type: 'object' } } }];
   const call = (id: string) => ({ id, type: 'function' as const, function: { name: 'f', arguments: '{}' } });

@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, test } from 'vitest';
-import type { AnswerForm } from '../../../batcher/structured/calls/call-structure.ts';
 import { GrammarError } from '../../../batcher/structured/grammar.ts';
 import { GrammarCache, type GrammarCacheOptions } from '../../../batcher/structured/grammar-cache.ts';
 import { compileStructure } from '../../../batcher/structured/grammar-compilation.ts';
 import { GrammarCompiler } from '../../../batcher/structured/grammar-compiler.ts';
+import type { AnswerForm } from '../../../batcher/structured/reasoned-structure.ts';
 import type { Structure } from '../../../shared/job.ts';
 import { BYTES } from './structures.ts';
 

@@ -50,6 +50,34 @@ test('an error has an id where the job itself ended so', () => {
   expect(parseSse(stream.failure(error, 7)).events).toMatchObject([{ event: 'error', id: '7' }]);
 });
 
+test('thoughts are a block in front, the same from the cache', () => {
+  const events: AnswerEvent[] = [
+    ACCEPTED,
+    delta(1, '', { reasoning: 'Hm' }),
+    delta(2, 'So', { reasoning: '.' }),
+    delta(3, '.'),
+    { ...FINISH, seq: 4 },
+  ];
+  const content = [
+    { type: 'thinking', thinking: 'Hm.', signature: '' },
+    { type: 'text', text: 'So.', citations: null },
+  ];
+  const kept = decodeReply(encodeReply('m', events)!, 'msg_1').events;
+  expect(kept).toHaveLength(3);
+  for (const told of [events, kept]) {
+    const body = new MessageBody(HEAD);
+    expect(JSON.parse(told.map(event => body.write(event)).join(''))).toMatchObject({ content });
+  }
+  const stream = new MessageStream(HEAD);
+  const told = parseSse(events.map(event => stream.write(event)).join('')).events.map(({ data }) => JSON.parse(data));
+  expect(told.slice(1, 5)).toEqual([
+    { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '', signature: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: 'Hm' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: '.' } },
+    { type: 'content_block_stop', index: 0 },
+  ]);
+});
+
 describe('calls', () => {
   const made = (seq: number, calls: CallDelta[], text = '', more: object = {}) => delta(seq, text, { calls, ...more });
   const EVENTS: AnswerEvent[] = [
