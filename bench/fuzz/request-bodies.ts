@@ -1,7 +1,7 @@
 /** RequestBodies: valid bodies with something strange in them, as values or as bytes, and bodies that never were valid, for every route that takes one. */
 import type { Stack } from '../stack.ts';
 import type { Dice } from './dice.ts';
-import { checkReply } from './reply-check.ts';
+import { checkReply, type Dialect } from './reply-check.ts';
 import { damaged, distorted, strangeNumber, strangeText, strangeValue } from './strange-values.ts';
 import type { LiveSurface } from './surface.ts';
 
@@ -18,7 +18,10 @@ const VALID: readonly { path: string; body: Record<string, unknown> }[] = [
       messages: [
         { role: 'system', content: 'Be brief.', name: 'operator' },
         { role: 'user', content: [{ type: 'text', text: 'Say one word.' }] },
-        { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }] },
+        {
+          ...{ role: 'assistant', content: null, reasoning_content: 'Hm.' },
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
+        },
         { role: 'tool', tool_call_id: 'c1', content: 'done' },
         { role: 'user', content: 'And another.' },
       ],
@@ -33,7 +36,7 @@ const VALID: readonly { path: string; body: Record<string, unknown> }[] = [
         tool_choice: 'none',
         response_format: { type: 'text' },
       },
-      ...{ modalities: ['text'], max_completion_tokens: 2 },
+      ...{ modalities: ['text'], max_completion_tokens: 2, chat_template_kwargs: { enable_thinking: false, style: 'x' } },
     },
   },
   {
@@ -58,12 +61,67 @@ const VALID: readonly { path: string; body: Record<string, unknown> }[] = [
     },
   },
   { path: '/v1/completions', body: { model: 'default', prompt: [1, 2, 3, 4], max_tokens: 1 } },
+  {
+    path: '/v1/responses',
+    body: {
+      model: 'default',
+      input: [
+        { role: 'user', content: [{ type: 'input_text', text: 'Say one word.' }] },
+        { type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text: 'Hm.' }] },
+        { type: 'function_call', call_id: 'c1', name: 'f', arguments: '{"a":1}' },
+        { type: 'function_call_output', call_id: 'c1', output: 'done' },
+        { type: 'message', role: 'user', content: 'And another.' },
+      ],
+      ...{
+        instructions: 'Be brief.',
+        max_output_tokens: 2,
+        temperature: 0.7,
+        top_p: 0.9,
+        stream: true,
+        store: false,
+        metadata: { a: 'b' },
+      },
+      ...{
+        text: { format: { type: 'text' } },
+        chat_template_kwargs: { enable_thinking: true },
+        parallel_tool_calls: true,
+        tool_choice: 'none',
+      },
+      tools: [{ type: 'function', name: 'f', description: 'd', parameters: { type: 'object', properties: {} }, strict: true }],
+    },
+  },
+  {
+    path: '/v1/messages',
+    body: {
+      model: 'default',
+      system: [{ type: 'text', text: 'Be brief.' }],
+      messages: [
+        { role: 'user', content: 'Say one word.' },
+        {
+          role: 'assistant',
+          content: [
+            { type: 'thinking', thinking: 'Hm.', signature: '' },
+            { type: 'tool_use', id: 'c1', name: 'f', input: { a: 1 } },
+          ],
+        },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c1', content: 'done' }] },
+      ],
+      ...{ max_tokens: 2, temperature: 0.7, top_p: 0.9, top_k: 5, stop_sequences: ['\n'], stream: true, metadata: { user_id: 'u' } },
+      ...{ thinking: { type: 'enabled', budget_tokens: 1 }, chat_template_kwargs: { style: 'x' }, tool_choice: { type: 'none' } },
+      tools: [{ name: 'f', description: 'd', input_schema: { type: 'object', properties: {} }, strict: true }],
+    },
+  },
   { path: '/admin/tenants', body: { name: 'fuzzed', limits: { requests_per_minute: 5, tokens_per_day: null }, weight: 1 } },
   {
     path: '/admin/keys',
     body: { tenant: 'fuzzed', name: 'k', scopes: ['infer'], expires_at: 4102444800, limits: { concurrent_requests: 1 } },
   },
 ];
+
+const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
+  ['/v1/responses', 'responses'],
+  ['/v1/messages', 'messages'],
+]);
 
 export const requestBodies: LiveSurface = {
   what: 'request bodies at the gateway',
@@ -87,7 +145,7 @@ async function feed(stack: Stack, dice: Dice): Promise<string> {
   });
   if (response === undefined) return 'refused (while it was sent)';
   // A key that was made is shown once, and is no leak.
-  return (await checkReply(response, stack.target.apiKey)).outcome;
+  return (await checkReply(response, stack.target.apiKey, DIALECTS.get(path))).outcome;
 }
 
 function bytesOf(body: Record<string, unknown>, dice: Dice): Buffer {
