@@ -38,16 +38,15 @@ export function metered(doors: ClosedDoors): MiddlewareHandler<AppEnv> {
   };
 }
 
-/** Throws the refusal of a job that asks for more than its key was told a moment ago that it may have. */
-export function refuseAtTheDoor(c: Context<AppEnv>, job: Job, promptTokens: number): void {
+/** The refusal of a job that asks for more than its key was told a moment ago that it may have. */
+export function refusalOfTokens(c: Context<AppEnv>, job: Job, promptTokens: number): Response | undefined {
   const { maxTokens } = job.stopping;
   // How much the tenant's object would take for a request without a bound, only it knows.
-  if (maxTokens === undefined) return;
+  if (maxTokens === undefined) return undefined;
   const wantedTokens = (isQuick(job) ? 0 : promptTokens) + maxTokens * job.choiceCount * promptsOf(job).length;
-  const closed = c.get('doors').find(c.get('caller'), Date.now(), wantedTokens);
-  if (closed === undefined) return;
-  c.set('standing', closed.standing);
-  throw closed.error;
+  const refused = c.get('doors').refusal(c.get('caller'), Date.now(), wantedTokens);
+  if (refused !== undefined) c.set('standing', 'told');
+  return refused;
 }
 
 /** Of a broker that was asked to let the request in. */
@@ -77,8 +76,7 @@ export async function look(c: Context<AppEnv>): Promise<void> {
 
 /** What this key was told a moment ago. A repetition is not counted, so it is let on. */
 function refusalAtTheDoor(c: Context<AppEnv>, doors: ClosedDoors): Response | undefined {
-  const closed = c.req.header(IDEMPOTENCY_HEADER) === undefined ? doors.find(c.get('caller'), Date.now()) : undefined;
-  return closed && errorResponse(closed.error, limitHeaders(closed.standing));
+  return c.req.header(IDEMPOTENCY_HEADER) === undefined ? doors.refusal(c.get('caller'), Date.now()) : undefined;
 }
 
 function replaceReply(c: Context<AppEnv>, error: ApiError): void {

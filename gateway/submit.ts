@@ -5,7 +5,7 @@ import { type CacheTerms, callBroker, type RelayRequest } from './broker-call.ts
 import { CACHE_STATUS_HEADER } from './cached-reply.ts';
 import { type Delivery, readDelivery } from './delivery.ts';
 import type { JsonObject } from './json-body.ts';
-import { giveBack, look, refuseAtTheDoor, takeStanding } from './metered.ts';
+import { giveBack, look, refusalOfTokens, takeStanding } from './metered.ts';
 import { contentKey, isDeterministic } from './response-cache.ts';
 import { readTerms, type Terms } from './terms.ts';
 import { textDigest } from './text-digest.ts';
@@ -26,7 +26,8 @@ export async function submit(c: Context<AppEnv>, request: Submission): Promise<R
   if (terms.isCoalesced && idempotency === undefined) delivery = await coalesced(delivery, request);
   const promptTokens = estimatePromptTokens(job);
   // What may have been kept costs no tokens.
-  if (cache?.mayAnswer !== true) refuseAtTheDoor(c, job, promptTokens);
+  const refused = cache?.mayAnswer === true ? undefined : refusalOfTokens(c, job, promptTokens);
+  if (refused !== undefined) return refused;
   const { keyId } = c.get('caller');
   try {
     const reply = await callBroker(c, shard, {
