@@ -219,8 +219,8 @@ test('values for the template go with the prompt and with its count', async () =
   await anthropic.messages.countTokens({ ...count, chat_template_kwargs } as Anthropic.MessageCountTokensParams);
   expect(lastJob()).toMatchObject({ task: { kind: 'tokenize' }, prompt: { templateValues: chat_template_kwargs } });
   const bad = { chat_template_kwargs: { messages: true } };
-  for (const call of [anthropic.messages.create(ask('x', bad)), anthropic.messages.countTokens({ ...count, ...bad })]) {
-    const { status, details } = await failure(call);
+  for (const call of [() => anthropic.messages.create(ask('x', bad)), () => anthropic.messages.countTokens({ ...count, ...bad })]) {
+    const { status, details } = await failure(call());
     expect([status, details]).toEqual([400, { error_code: 'invalid_value', param: 'chat_template_kwargs.messages' }]);
   }
 });
