@@ -1,4 +1,7 @@
-/** ReplyCheck: whether a reply of the gateway is one that it may give, whatever was asked: an answer, or an error in the shape of its call, in time, and no fault of ours. */
+/**
+ * ReplyCheck: whether a reply of the gateway is one that it may give, whatever was asked: an answer, or an error in the shape of its call that
+ * names the field at fault; in time, and no fault of ours.
+ */
 import { ApiError, isErrorCode } from '../../shared/errors.ts';
 
 /** How a call tells errors, and ends its streams. */
@@ -13,6 +16,9 @@ const STREAM_ENDS: Record<Dialect, RegExp> = {
 const MAX_ERROR_BYTES = 4_096;
 /** What a busy or broken dependency is answered with; nothing else of 500 and more is any input's doing. */
 const STATED = new Set([501, 503, 529]);
+const AWAY = new Set([503, 529]);
+/** What is wrong with one field is said with its name. */
+const OF_A_FIELD: ReadonlySet<string> = new Set(['invalid_value', 'missing_required_parameter', 'unsupported_parameter']);
 
 export interface CheckedReply {
   /** For the table. */
@@ -40,8 +46,15 @@ export async function checkReply(response: Response, secret: string, dialect: Di
   if (!isErrorCode(code)) throw new Error(`unknown code: ${text.slice(0, 200)}`);
   if (typeof error?.message !== 'string' || /(?![\t\n])\p{Cc}/u.test(error.message))
     throw new Error(`no plain message: ${text.slice(0, 200)}`);
-  if (status === 503 && headers.get('retry-after') === null) throw new Error(`503 without Retry-After: ${text}`);
+  const { param } = (dialect === 'messages' ? error.details : error) as { param?: unknown };
+  if (OF_A_FIELD.has(code) && !isFieldNamed(param, error.message)) throw new Error(`no field is named: ${text.slice(0, 400)}`);
+  if (AWAY.has(status) && headers.get('retry-after') === null) throw new Error(`${status} without Retry-After: ${text}`);
   return { outcome: `refused (${status})`, status };
+}
+
+/** A field that nobody knows may have any name, none too. */
+function isFieldNamed(param: unknown, message: string): boolean {
+  return typeof param === 'string' && (param !== '' || message.startsWith('Unrecognized request argument'));
 }
 
 /** Undefined where it is no whole error. */

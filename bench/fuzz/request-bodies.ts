@@ -111,6 +111,14 @@ const VALID: readonly { path: string; body: Record<string, unknown> }[] = [
       tools: [{ name: 'f', description: 'd', input_schema: { type: 'object', properties: {} }, strict: true }],
     },
   },
+  {
+    path: '/v1/messages/count_tokens',
+    body: {
+      ...{ model: 'default', system: 'Be brief.', messages: [{ role: 'user', content: 'Hello' }], tool_choice: { type: 'auto' } },
+      tools: [{ name: 'f', input_schema: { type: 'object', properties: {} } }],
+    },
+  },
+  { path: '/v1/responses', body: { model: 'default', input: 'Hello', max_output_tokens: 1, store: true } },
   { path: '/admin/tenants', body: { name: 'fuzzed', limits: { requests_per_minute: 5, tokens_per_day: null }, weight: 1 } },
   {
     path: '/admin/keys',
@@ -121,6 +129,7 @@ const VALID: readonly { path: string; body: Record<string, unknown> }[] = [
 const DIALECTS: ReadonlyMap<string, Dialect> = new Map([
   ['/v1/responses', 'responses'],
   ['/v1/messages', 'messages'],
+  ['/v1/messages/count_tokens', 'messages'],
 ]);
 
 export const requestBodies: LiveSurface = {
