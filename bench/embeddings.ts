@@ -2,6 +2,8 @@
  * Bench `embeddings`: texts of many lengths through gateway, Redis and batcher, beside transformers.js given the same texts of the same model
  * in a process of its own, without a server in front; both by themselves, one after the other, in one run.
  */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { ALL_MINILM, fetchEncoder } from '../batcher/model/download-encoder.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
@@ -14,6 +16,8 @@ import { type Stack, startStack } from './stack.ts';
 /** What is lost by the way through HTTP and Redis, padding made up for it. */
 const PEER_BAR = 1;
 const AGREEMENT_BAR = 0.9999;
+/** Texts of many languages with the vectors that an independent float32 implementation gives them. */
+const REFERENCE = join(import.meta.dirname, '..', 'test', 'reference', 'all-minilm-l6-v2.json');
 /** Words of the texts, in turn: titles, sentences, paragraphs. */
 const WORD_COUNTS = [2, 5, 9, 14, 20, 30, 45, 70, 100, 140];
 
@@ -53,6 +57,7 @@ export const embeddingsBench = bench({
     const { threads } = settings;
     await using stack = await startStack({ model, embeddingModel: ALL_MINILM.name, threads, progress, children });
     const warm = await embed(stack, texts.slice(0, 32));
+    const reference = await leastCosines(stack);
     let tokens = 0;
     const results = new Map<Case, Measured>();
     let agreement = 1;
@@ -83,6 +88,14 @@ export const embeddingsBench = bench({
       versions: { ...model.versions, [peer.name]: peer.version },
       tables: [
         {
+          title: `Least cosine with an independent float32 reference, ${reference.count} texts`,
+          columns: ['', 'cosine'],
+          rows: [
+            ['one text a request', reference.alone.toFixed(7)],
+            ['all in one request', reference.together.toFixed(7)],
+          ],
+        },
+        {
           title: 'Texts per second',
           columns: ['', 'through the whole path', `${peer.name}, in process`, 'ratio'],
           rows: [...results].map(([{ name }, { ours, theirs, ratio }]) => [
@@ -98,6 +111,7 @@ export const embeddingsBench = bench({
         tokens,
         cases: Object.fromEntries([...results].map(([{ name }, measured]) => [name, measured])),
         agreement,
+        reference,
       },
       bars: [
         {
@@ -105,6 +119,12 @@ export const embeddingsBench = bench({
           value: best.ratio.median,
           relation: '>=',
           limit: PEER_BAR,
+        },
+        {
+          name: "least cosine of the reference's vectors and ours",
+          value: Math.min(reference.alone, reference.together),
+          relation: '>=',
+          limit: AGREEMENT_BAR,
         },
         { name: "cosine of the peer's vector and ours", value: agreement, relation: '>=', limit: AGREEMENT_BAR },
       ],
@@ -129,6 +149,20 @@ async function ask(stack: Stack, batches: readonly (readonly string[])[], client
   return tokens;
 }
 
+/** Of the reference's vectors and ours. */
+async function leastCosines(stack: Stack): Promise<{ count: number; alone: number; together: number }> {
+  const { texts } = JSON.parse(await readFile(REFERENCE, 'utf8')) as { texts: { text: string; vector: string }[] };
+  const wanted = texts.map(({ vector }) => floats(vector));
+  const least = (vectors: readonly number[][]) => Math.min(...vectors.map((vector, index) => cosine(vector, wanted[index]!)));
+  const together = await embed(
+    stack,
+    texts.map(({ text }) => text),
+  );
+  const alone: number[][] = [];
+  for (const { text } of texts) alone.push((await embed(stack, [text])).vectors[0]!);
+  return { count: texts.length, alone: least(alone), together: least(together.vectors) };
+}
+
 /** As OpenAI's clients ask. */
 async function embed(stack: Stack, input: readonly string[]): Promise<{ tokens: number; vectors: number[][] }> {
   const { baseUrl, apiKey } = stack.target;
@@ -139,8 +173,12 @@ async function embed(stack: Stack, input: readonly string[]): Promise<{ tokens: 
   });
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
   const reply = (await response.json()) as { data: { embedding: string }[]; usage: { prompt_tokens: number } };
-  const vectors = reply.data.map(({ embedding }) => [...new Float32Array(Uint8Array.from(Buffer.from(embedding, 'base64')).buffer)]);
-  return { tokens: reply.usage.prompt_tokens, vectors };
+  return { tokens: reply.usage.prompt_tokens, vectors: reply.data.map(({ embedding }) => floats(embedding)) };
+}
+
+/** Little-endian float32. */
+function floats(base64: string): number[] {
+  return [...new Float32Array(Uint8Array.from(Buffer.from(base64, 'base64')).buffer)];
 }
 
 function cosine(a: readonly number[], b: readonly number[]): number {
