@@ -51,6 +51,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'texts/s through the whole path, beside transformers.js',
     load: async () => (await import('./embeddings.ts')).embeddingsBench,
   },
+  'lm-eval': {
+    summary: "a task of EleutherAI's lm-eval through /v1/completions, beside llama.cpp's server",
+    load: async () => (await import('./lm-eval.ts')).lmEvalBench,
+  },
   gateway: {
     summary: 'what the gateway itself adds, beside Portkey and LiteLLM',
     load: async () => (await import('./gateway.ts')).gatewayBench,

@@ -27,10 +27,11 @@ export async function peerFolder(name: string, make: (draft: string) => Promise<
 }
 
 /** From PyPI, for PYTHONPATH. */
-export async function pipFolder(name: string, requirement: string, { progress, children }: PeerRun): Promise<string> {
+export async function pipFolder(name: string, requirements: string | readonly string[], { progress, children }: PeerRun): Promise<string> {
+  const all = [requirements].flat();
   return peerFolder(name, async draft => {
-    progress(`installing ${requirement}, once`);
-    await children.run('python3', ['-m', 'pip', 'install', '--quiet', '--no-input', '--target', draft, requirement]);
+    progress(`installing ${all.join(', ')}, once`);
+    await children.run('python3', ['-m', 'pip', 'install', '--quiet', '--no-input', '--target', draft, ...all]);
   });
 }
 
