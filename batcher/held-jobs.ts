@@ -71,11 +71,7 @@ export class HeldJobs<S extends JobSpeaker> {
 
   /** Somebody else has the job: no more is said of it here. */
   lost(jobId: string): void {
-    const held = this.#byId.get(jobId);
-    if (held === undefined) return;
-    this.#options.publisher.drop(held.speaker);
-    this.#letGo(held);
-    this.#options.onLost?.();
+    this.#drop(this.#byId.get(jobId));
   }
 
   /** What Redis says of a job that is not simply to go on. */
@@ -87,6 +83,14 @@ export class HeldJobs<S extends JobSpeaker> {
       case 'fenced':
         this.lost(speaker.job.id);
         return;
+      case 'behind': {
+        // The next attempt begins where the record ends.
+        const held = this.#byId.get(speaker.job.id);
+        if (held?.speaker !== speaker) return;
+        this.#drop(held);
+        void held.taken.giveBack();
+        return;
+      }
       case 'broken':
         this.#options.onError(new Error('its record in Redis is of another type and cannot be written'), speaker.job);
         this.#settle(speaker, () => {
@@ -109,6 +113,13 @@ export class HeldJobs<S extends JobSpeaker> {
       this.#letGo(held);
     }
     await Promise.all(all.map(held => held.taken.giveBack()));
+  }
+
+  #drop(held: Held<S> | undefined): void {
+    if (held === undefined) return;
+    this.#options.publisher.drop(held.speaker);
+    this.#letGo(held);
+    this.#options.onLost?.();
   }
 
   #settle(speaker: S, end?: () => void): void {

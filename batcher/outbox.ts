@@ -31,8 +31,11 @@ export interface Dispatch {
   events: readonly TokenEvent[];
 }
 
-/** ok: go on. cancelled: the client has left. fenced: a later attempt owns the job. broken: its record is something else, and cannot be written. */
-export type Standing = 'ok' | 'cancelled' | 'fenced' | 'broken';
+/**
+ * ok: go on. cancelled: the client has left. fenced: a later attempt owns the job. behind: Redis has lost the end of its record. broken: its record is
+ * something else, and cannot be written.
+ */
+export type Standing = 'ok' | 'cancelled' | 'fenced' | 'behind' | 'broken';
 
 /** Of a running job's record and fence, whose lifetime is many times this. */
 const REFRESH_INTERVAL_MS = GENERATION_ACTIVE_LIFETIME_MS / 12;
@@ -67,8 +70,9 @@ export class Outbox {
     const encoded = dispatches.map(dispatch => ({ ...dispatch, encoded: dispatch.events.map(encodeEvent) }));
     const standings = await this.#record(encoded);
     const heard = encoded.flatMap((dispatch, index) => {
-      if (standings[index] === 'fenced') return [];
-      return [standings[index] === 'broken' ? withoutRecord(dispatch) : dispatch];
+      const standing = standings[index];
+      if (standing === 'fenced' || standing === 'behind') return [];
+      return [standing === 'broken' ? withoutRecord(dispatch) : dispatch];
     });
     await this.#tell(Map.groupBy(heard, ({ recipient }) => recipient.shard));
     return standings;

@@ -99,7 +99,7 @@ export class Publisher<S extends Speaker = Generation> {
 
   #settle(generation: S, dispatch: Dispatch, standing: Standing): void {
     if (!this.#generations.has(generation)) return;
-    if (standing === 'fenced' || standing === 'broken') {
+    if (standing === 'fenced' || standing === 'behind' || standing === 'broken') {
       this.#generations.delete(generation);
       this.#options.onStanding(generation, standing);
       return;

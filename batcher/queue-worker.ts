@@ -104,7 +104,7 @@ export class QueueWorker {
     return {
       id,
       data: queueJob.data,
-      attempt: queueJob.attemptsStarted,
+      attempt: queueJob.attemptsStarted + earlierAttempts(queueJob.data),
       deathCount: Math.max(0, queueJob.stalledCounter - (this.#lapses.get(id) ?? 0)),
       complete: () => this.#settle(queueJob, job => job.moveToCompleted(null, this.#options.batcherId, false)),
       giveBack: () => this.#settle(queueJob, job => this.#moveBack(job)),
@@ -162,6 +162,12 @@ export class QueueWorker {
     if (this.#lapses.size > REMEMBERED_LAPSES) this.#lapses.delete(this.#lapses.keys().next().value!);
     this.#options.lost(jobId);
   }
+}
+
+/** Of data that nobody has looked at yet. */
+function earlierAttempts(data: unknown): number {
+  const count: unknown = (data as { earlierAttempts?: unknown } | null)?.earlierAttempts;
+  return Number.isSafeInteger(count) ? Math.max(0, count as number) : 0;
 }
 
 /** As BullMQ reads them. */

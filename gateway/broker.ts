@@ -17,9 +17,11 @@ import { errorResponse } from './error-response.ts';
 import { type FleetStanding, fleetStanding, queuedCount } from './fleet-standing.ts';
 import { HeldRequests, heldFor } from './held-requests.ts';
 import { JobQueue } from './job-queue.ts';
+import { LostJobs } from './lost-jobs.ts';
 import { fleetEntries } from './metrics/fleet-entries.ts';
 import type { OpenJob } from './open-job.ts';
 import { OpenJobs } from './open-jobs.ts';
+import { orphanRecords } from './orphan-jobs.ts';
 import { queueCounts } from './queue-counts.ts';
 import { QueueEstimate } from './queue-estimate.ts';
 import { Reception } from './reception.ts';
@@ -54,6 +56,7 @@ export class Broker extends DurableObject<Env> {
   readonly #keeper: RecordKeeper;
   readonly #dispatcher: Dispatcher;
   readonly #jobs: OpenJobs;
+  readonly #lost: LostJobs;
   readonly #visits: Visits;
   readonly #responses: KeptResponses;
   readonly #reception: Reception;
@@ -79,7 +82,10 @@ export class Broker extends DurableObject<Env> {
       settings,
       shard: this.#shard,
       onEvents: events => this.#jobs.hear(events),
-      onInterrupted: shard => this.#jobs.askAll(shard),
+      onInterrupted: shard => {
+        this.#lost.alarm();
+        this.#jobs.askAll(shard);
+      },
       onChange: (connection, linkState, cause) => this.#journal.redisChanged(connection, linkState, cause),
       onTrouble: message => this.#journal.trouble('tail_trouble', message),
     });
@@ -93,10 +99,12 @@ export class Broker extends DurableObject<Env> {
       keeper,
       places: records => this.#places(records),
       onNews: (job, event) => this.#heard(job, event, Date.now()),
+      isTold: event => this.#lost.isTold(event),
       onClosed: job => this.#closed(job),
       log: line => this.#journal.write(line),
       clock,
     });
+    const lost = new LostJobs({ jobs, keeper, queue, shard: this.#shard, log: line => this.#journal.write(line) });
     const dispatcher = new Dispatcher({
       link,
       cards: () => board.cards(),
@@ -109,11 +117,13 @@ export class Broker extends DurableObject<Env> {
     this.#board = board;
     this.#keeper = keeper;
     this.#jobs = jobs;
+    this.#lost = lost;
     this.#dispatcher = dispatcher;
     this.#visits = visits;
     this.#responses = new KeptResponses({ link, keeper, visits });
     this.#reception = new Reception({
-      ...{ settings, desk: this.#desk, board, dispatcher, keeper, queue, jobs, visits, held: this.#held, follow, onWork, clock },
+      ...{ settings, desk: this.#desk, board, dispatcher, keeper, queue, jobs, lost, visits },
+      ...{ held: this.#held, follow, onWork, clock },
     });
     this.#adopt();
   }
@@ -237,12 +247,24 @@ export class Broker extends DurableObject<Env> {
 
   async #adoptOpen(): Promise<void> {
     const before = Date.now();
-    const records = await this.#keeper.openRecords(this.#shard);
+    const records = await this.#leftRecords();
     if (records.length === 0) return;
     await this.#links.follow(this.#shard);
     for (const record of records) if (record.submittedAt < before) this.#jobs.adopt(record, this.#clock.now());
     this.#startTicking();
     this.#journal.write({ event: 'jobs_adopted', count: records.length });
+  }
+
+  /** Of jobs that are listed as open, and of those on the queues that are not, yet. */
+  async #leftRecords(): Promise<ReplyRecord[]> {
+    const listed = await this.#keeper.openRecords(this.#shard);
+    const ids = new Set(listed.map(record => record.id));
+    const models = new Set((await this.#board.cards()).map(card => card.model));
+    const orphans = await orphanRecords(models, {
+      ...{ link: this.#links.commands, keeper: this.#keeper, shard: this.#shard },
+      isKnown: id => ids.has(id) || this.#jobs.has(id),
+    });
+    return [...listed, ...orphans];
   }
 
   async #places(records: readonly ReplyRecord[]): Promise<(string | undefined)[]> {
@@ -260,6 +282,7 @@ export class Broker extends DurableObject<Env> {
   }
 
   #heard(job: OpenJob, event: TokenEvent, now: number): void {
+    this.#lost.told(event);
     // Of a job that another broker has too, that one counts.
     if (job.record.shard === this.#shard) this.#journal.heard(job, event, now);
     if (event.type !== 'accepted') return;
@@ -282,6 +305,7 @@ export class Broker extends DurableObject<Env> {
 
   #closed(job: OpenJob): void {
     const { tenant, reservation, model, isQuick } = job.record;
+    this.#lost.forget(job.id);
     if (job.order.isAnswered && isQuick !== true) this.#estimate.finished(model, job.bill.used);
     this.#desk.settle(tenant, { id: reservation, model, used: job.bill.due });
     // Other brokers may have had clients for it too; it is told once.
@@ -326,6 +350,7 @@ export class Broker extends DurableObject<Env> {
       await this.#queue.withdrawOwed();
       await this.#keeper.flush();
       await this.#jobs.upkeep(now);
+      await this.#lost.look(now);
       this.#stopForeignTails();
     } catch {
       // Redis is away: the next tick does it.

@@ -176,7 +176,7 @@ function loadFor(model: string, batcherId: string | undefined, cards: readonly B
   return { ...loadOf(own, model, Date.now()), ownQueueCount: 0 };
 }
 
-function entrantOf({ job, weight }: Petition): Pick<Entrant, 'id' | 'model' | 'tenant' | 'serviceClass' | 'weight'> {
-  const { id, model, tenant, serviceClass } = job;
-  return { id, model, tenant, serviceClass, weight };
+function entrantOf({ job, weight }: Petition): Pick<Entrant, 'id' | 'shard' | 'model' | 'tenant' | 'serviceClass' | 'weight'> {
+  const { id, shard, model, tenant, serviceClass } = job;
+  return { id, shard, model, tenant, serviceClass, weight };
 }

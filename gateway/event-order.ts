@@ -37,6 +37,11 @@ export class EventOrder {
     return this.#nextSeq;
   }
 
+  /** Which take of the job its last event was of; 0 before the first. */
+  get attempt(): number {
+    return this.#attempt;
+  }
+
   /** It has ended well. */
   get isAnswered(): boolean {
     return this.#isAnswered;
@@ -54,6 +59,11 @@ export class EventOrder {
     if (event.seq > this.#nextSeq || (isSameAttempt && this.silenceMs(now) > TRUST_MS)) return 'ask';
     this.#take(event, now);
     return 'next';
+  }
+
+  /** A later attempt tells what has been told: it found a record without its end, which Redis has lost. */
+  isRewind(event: TokenEvent): boolean {
+    return event.attempt > this.#attempt && event.seq < this.#nextSeq;
   }
 
   /** Events of the record, which is fenced: those that are new here, or `hole` when one is missing among them. */

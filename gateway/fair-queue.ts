@@ -45,6 +45,8 @@ export interface Link {
 /** A job that wants to be queued. */
 export interface Entrant {
   id: string;
+  /** Whose broker looks after it. */
+  shard: string;
   model: string;
   serviceClass: ServiceClass;
   tenant: string;
@@ -76,9 +78,10 @@ export type Entry = { outcome: 'entered'; priority: number; aheadCount: number }
  * ARGV[7]     how far behind a tenant is forgotten
  * ARGV[8]     lifetime of the times in ms
  * ARGV[9]     id of the job
- * ARGV[10]    the job, in JSON
- * ARGV[11]    to whose own queue it goes; '' for another queue
- * ARGV[12..]  prefixes of the names of jobs, in the order of the queues; then what SETTLE_FROM takes
+ * ARGV[10]    name of its shard
+ * ARGV[11]    the job, in JSON
+ * ARGV[12]    to whose own queue it goes; '' for another queue
+ * ARGV[13..]  prefixes of the names of jobs, in the order of the queues; then what SETTLE_FROM takes
  *
  * Output: { priority, or 0 when refused; how many stand before it }
  */
@@ -90,7 +93,7 @@ local function score(priority) return string.format('%.0f', priority * UNIT) end
 local function time_of(member) return tonumber(redis.call('ZSCORE', KEYS[1], member) or '0') end
 
 local queue_count = (#KEYS - 2) / 3
-settle_from(12 + queue_count)
+settle_from(13 + queue_count)
 local first
 for index = 0, queue_count - 1 do
   local head = redis.call('ZRANGEBYSCORE', KEYS[3 + 3 * index], score(base), '(' .. score(base + steps), 'WITHSCORES', 'LIMIT', 0, 1)
@@ -126,13 +129,13 @@ if moved > 0 then
       local old = math.floor(tonumber(jobs[at + 1]) / UNIT)
       local new = math.max(base, old - moved)
       redis.call('ZADD', KEYS[3 + 3 * index], string.format('%.0f', tonumber(jobs[at + 1]) - (old - new) * UNIT), jobs[at])
-      redis.call('HSET', ARGV[12 + index] .. jobs[at], 'priority', new)
+      redis.call('HSET', ARGV[13 + index] .. jobs[at], 'priority', new)
     end
     -- Jobs that a batcher has may come back.
     for _, id in ipairs(redis.call('LRANGE', KEYS[5 + 3 * index], 0, -1)) do
-      local old = tonumber(redis.call('HGET', ARGV[12 + index] .. id, 'priority') or '0')
+      local old = tonumber(redis.call('HGET', ARGV[13 + index] .. id, 'priority') or '0')
       if old >= base and old < base + steps then
-        redis.call('HSET', ARGV[12 + index] .. id, 'priority', math.max(base, old - moved))
+        redis.call('HSET', ARGV[13 + index] .. id, 'priority', math.max(base, old - moved))
       end
     end
   end
@@ -142,9 +145,9 @@ redis.call('ZADD', KEYS[1], math.max(time_of(' '), start), ' ')
 redis.call('ZADD', KEYS[1], start + length, tenant)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. (present - tonumber(ARGV[7])))
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
-put_job(ARGV[12], ARGV[9], ARGV[10], priority)
+put_job(ARGV[13], { id = ARGV[9], shard = ARGV[10], data = ARGV[11] }, priority)
 -- Who looks whether the queue is empty before it takes it off the list finds the job, or comes before it.
-if ARGV[11] ~= '' then redis.call('SADD', KEYS[2], ARGV[11]) end
+if ARGV[12] ~= '' then redis.call('SADD', KEYS[2], ARGV[12]) end
 return { priority, ahead }
 `);
 
@@ -194,6 +197,7 @@ export class FairQueue {
       FORGET_TOKENS,
       LIFETIME_MS,
       id,
+      job.shard,
       data,
       batcherId ?? '',
       ...names.map(name => `${queuePrefix(model)}:${name}:`),
@@ -204,7 +208,7 @@ export class FairQueue {
   }
 
   /** A job is over, or was never queued: what it took instead of what was expected. */
-  settle(job: Omit<Entrant, 'id' | 'batcherId' | 'maxAheadCount'>, usedTokens: number): void {
+  settle(job: Omit<Entrant, 'id' | 'shard' | 'batcherId' | 'maxAheadCount'>, usedTokens: number): void {
     const key = fairKey(job.model, laneOf(job));
     const settling = this.#settling.get(key) ?? [];
     this.#settling.set(key, settling);

@@ -1,15 +1,18 @@
 /** JobQueue: what waits on the queues of models, and how it is taken off them again. */
 import type { ApiError } from '../shared/errors.ts';
+import type { Job } from '../shared/job.ts';
 import {
   CANCEL_LIFETIME_MS,
   cancelKey,
   fenceKey,
   GENERATION_LIFETIME_MS,
   generationKey,
+  ownQueuesKey,
+  queueKey,
   queueNameOf,
   queuePrefix,
 } from '../shared/keys.ts';
-import { QUEUE_EVENT_COUNT } from './queue-entry.ts';
+import { PUT_JOB, QUEUE_EVENT_COUNT } from './queue-entry.ts';
 import type { RedisLink } from './redis.ts';
 import { Queue } from './redis-driver.js';
 import { RedisScript } from './redis-script.ts';
@@ -29,6 +32,25 @@ export interface QueuedJob {
 
 /** How a job ends that no batcher will end. */
 export type Ending = Pick<ApiError, 'code' | 'message'>;
+
+/**
+ * Puts a job on its queue that has had its place there before.
+ *
+ * KEYS[1]  sorted set of those that wait in the queue
+ * KEYS[2]  set of the batchers that have a queue of their own
+ *
+ * ARGV[1]  beginning of the names of the queue's structures
+ * ARGV[2]  id of the job
+ * ARGV[3]  name of its shard
+ * ARGV[4]  the job, in JSON
+ * ARGV[5]  its priority
+ * ARGV[6]  whose own queue it is; '' for another queue
+ */
+const PUT_BACK = new RedisScript(`${PUT_JOB}
+put_job(ARGV[1], { id = ARGV[2], shard = ARGV[3], data = ARGV[4] }, tonumber(ARGV[5]))
+if ARGV[6] ~= '' then redis.call('SADD', KEYS[2], ARGV[6]) end
+return 0
+`);
 
 /**
  * Ends the record of a job that is off the queue, and fences off whoever might still hold it. One that has ended stays as it is.
@@ -66,9 +88,25 @@ export class JobQueue {
     this.#link = link;
   }
 
+  /** One that is there already stays as it is. Throws `dependency_unavailable`; the job may then be on the queue nevertheless. */
+  async putBack(job: Job, place: { batcherId: string | undefined; isQuick: boolean; priority: number }): Promise<void> {
+    const { id, shard, model } = job;
+    const { batcherId, priority } = place;
+    const name = queueNameOf(place);
+    const keys = [queueKey(model, name, 'prioritized'), ownQueuesKey(model)];
+    const args = [`${queuePrefix(model)}:${name}:`, id, shard, JSON.stringify(job), priority, batcherId ?? ''];
+    await this.#link.run(client => PUT_BACK.run(client, keys, args));
+  }
+
   /** Whether it waits or is worked on. */
   async has(job: QueuedJob): Promise<boolean> {
-    return (await this.#link.run(client => client.exists(this.#queue(job).toKey(job.id)))) === 1;
+    return (await this.areThere([job]))[0]!;
+  }
+
+  /** The same of many. */
+  async areThere(jobs: readonly QueuedJob[]): Promise<boolean[]> {
+    const counts = await this.#link.run(client => Promise.all(jobs.map(job => client.exists(this.#queue(job).toKey(job.id)))));
+    return counts.map(count => count === 1);
   }
 
   /**

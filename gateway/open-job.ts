@@ -21,6 +21,8 @@ export class OpenJob {
   readonly bill = new Bill();
   /** It goes on for a while when its last client has left. */
   isResumable: boolean;
+  /** Another life of its broker put it on its queue. */
+  isAdopted = false;
   /** Whether it came onto the queue is not known. */
   isUncertain = false;
   /** A token of it has come. */

@@ -14,7 +14,7 @@ import type { ReplyRecord } from './reply-record.ts';
 export interface OpenJobsOptions {
   settings: Pick<
     Settings,
-    'queueTimeoutMs' | 'silenceTimeoutMs' | 'heartbeatMs' | 'resumeGraceMs' | 'maxBufferedTotalBytes' | 'redisTimeoutMs'
+    'queueTimeoutMs' | 'silenceTimeoutMs' | 'heartbeatMs' | 'resumeGraceMs' | 'leaseMs' | 'maxBufferedTotalBytes' | 'redisTimeoutMs'
   >;
   queue: JobQueue;
   keeper: RecordKeeper;
@@ -22,6 +22,8 @@ export interface OpenJobsOptions {
   places(jobs: readonly ReplyRecord[]): Promise<(string | undefined)[]>;
   /** An event that is its next. */
   onNews(job: OpenJob, event: TokenEvent): void;
+  /** An event says what was told in its place, word for word. */
+  isTold(event: TokenEvent): boolean;
   /** It is over for this broker; once a job. */
   onClosed(job: OpenJob): void;
   log(line: Record<string, unknown>): void;
@@ -58,6 +60,10 @@ export class OpenJobs {
     return this.#jobs.values();
   }
 
+  has(id: string): boolean {
+    return this.#jobs.has(id);
+  }
+
   /** Of this tenant: to others it does not exist. */
   find(id: string, tenant: string): OpenJob | undefined {
     const job = this.#jobs.get(id);
@@ -79,6 +85,7 @@ export class OpenJobs {
     if (this.#jobs.has(record.id)) return;
     const job = this.open(record, now);
     job.leftAt = now;
+    job.isAdopted = true;
     void this.ask(job);
   }
 
@@ -118,6 +125,10 @@ export class OpenJobs {
     for (const event of events) {
       const job = this.#jobs.get(event.id);
       if (job === undefined) continue;
+      if (this.#isAltered(job, event)) {
+        void this.fail(job, incomplete(), now);
+        continue;
+      }
       const verdict = job.isAsking ? 'ask' : job.hear(event, now);
       if (verdict === 'ask') void this.ask(job);
       if (verdict !== 'next') continue;
@@ -142,7 +153,7 @@ export class OpenJobs {
     try {
       do {
         job.isAskedAgain = false;
-        const events = await this.#options.keeper.events(job.id, job.order.nextSeq);
+        const events = await this.#options.keeper.events(job.id, readFrom(job));
         this.#learn(job, events);
       } while (job.isAskedAgain && job.order.phase !== 'over');
     } catch {
@@ -156,10 +167,15 @@ export class OpenJobs {
     if (this.#jobs.get(job.id) !== job) return;
     const now = this.#options.clock();
     const wanted = job.order.nextSeq;
-    const isWhole = job.learn(events, now);
+    const isWhole = !events.some(event => this.#isAltered(job, event)) && job.learn(events, now);
     for (const event of events) if (event.seq >= wanted && event.seq < job.order.nextSeq) this.#options.onNews(job, event);
     if (isWhole) this.#tell(job, now);
-    else void this.fail(job, new ApiError('generation_failed', 'A part of the answer was lost.'), now);
+    else void this.fail(job, incomplete(), now);
+  }
+
+  /** What would follow is no continuation of what was told. */
+  #isAltered(job: OpenJob, event: TokenEvent): boolean {
+    return job.order.isRewind(event) && job.order.phase !== 'over' && !this.#options.isTold(event);
   }
 
   #tell(job: OpenJob, now: number): void {
@@ -198,16 +214,25 @@ export class OpenJobs {
 
   /** What needs no answer of Redis: bounds on waiting and on memory. */
   bound(now: number): void {
-    const { queueTimeoutMs, silenceTimeoutMs, resumeGraceMs } = this.#options.settings;
+    const { queueTimeoutMs, silenceTimeoutMs } = this.#options.settings;
     for (const job of [...this.#jobs.values()]) {
       const isWaiting = job.order.phase === 'waiting';
       if (job.order.silenceMs(now) > (isWaiting ? queueTimeoutMs : silenceTimeoutMs)) {
         void this.fail(job, isWaiting ? notTaken(queueTimeoutMs) : silent(silenceTimeoutMs), now);
-      } else if (job.leftAt !== undefined && !job.isBackground && now - job.leftAt > resumeGraceMs) {
+      } else if (job.leftAt !== undefined && !job.isBackground && now - job.leftAt > this.#graceMs(job)) {
         void this.#lapse(job);
       }
     }
     this.#shed(now);
+  }
+
+  /**
+   * How long it goes on without a client. One that asked for no time to come back, of a broker that has died, takes the tenant's room no longer than
+   * its lease would have.
+   */
+  #graceMs(job: OpenJob): number {
+    const { resumeGraceMs, leaseMs } = this.#options.settings;
+    return job.isAdopted && !job.isResumable ? Math.min(resumeGraceMs, leaseMs) : resumeGraceMs;
   }
 
   /** What Redis is to be told and asked, now and then. Throws when it is away. */
@@ -266,7 +291,7 @@ export class OpenJobs {
     if (due.length === 0) return;
     for (const job of due) job.isAsking = true;
     try {
-      const found = await this.#options.keeper.eventsOfAll(due.map(job => ({ id: job.id, from: job.order.nextSeq })));
+      const found = await this.#options.keeper.eventsOfAll(due.map(job => ({ id: job.id, from: readFrom(job) })));
       for (const [index, job] of due.entries()) {
         job.probeAt = now + Math.min(PROBE_MS * 2 ** ++job.probeCount, PROBE_MAX_MS);
         this.#learn(job, found[index] ?? []);
@@ -307,6 +332,15 @@ export class OpenJobs {
     const now = this.#options.clock();
     for (const [index, { relays }] of waiting.entries()) for (const relay of relays) relay.beat(places[index] ?? 'waiting', now);
   }
+}
+
+/** The last event that was told comes along: it shows whether the record is still the one that it was told from. */
+function readFrom(job: OpenJob): number {
+  return Math.max(0, job.order.nextSeq - 1);
+}
+
+function incomplete(): ApiError {
+  return new ApiError('generation_failed', 'A part of the answer was lost.');
 }
 
 export function cancelled(): ApiError {

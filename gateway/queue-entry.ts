@@ -10,22 +10,22 @@ const ATTEMPTS = 100;
 export const QUEUE_EVENT_COUNT = 100;
 
 /**
- * put_job(prefix, id, data, priority): `prefix` begins the names of the queue's structures and of its jobs; `data` is the job in JSON. A job that
- * is there already stays as it is.
+ * put_job(prefix, job, priority): `prefix` begins the names of the queue's structures and of its jobs; `job` is { id =, shard =, data = the job in
+ * JSON }. By the name of the shard its next broker finds the job, should this one not live to list it. A job that is there already stays as it is.
  */
 export const PUT_JOB = `
 local function bullmq_put(KEYS, ARGV)
 ${addPrioritizedJob.content}
 end
-local function put_job(prefix, id, data, priority)
+local function put_job(prefix, job, priority)
   redis.call('HSET', prefix .. 'meta', 'opts.maxLenEvents', ${QUEUE_EVENT_COUNT})
   local keys = {}
   for at, structure in ipairs({ 'marker', 'meta', 'id', 'prioritized', 'delayed', 'completed', 'active', 'events', 'pc' }) do
     keys[at] = prefix .. structure
   end
   local time = redis.call('TIME')
-  local options = { jobId = id, priority = priority, attempts = ${ATTEMPTS}, removeOnComplete = true, removeOnFail = true }
-  local head = { prefix, id, 'generate', time[1] * 1000 + math.floor(time[2] / 1000) }
-  return bullmq_put(keys, { cmsgpack.pack(head), data, cmsgpack.pack(options) })
+  local options = { jobId = job.id, priority = priority, attempts = ${ATTEMPTS}, removeOnComplete = true, removeOnFail = true }
+  local head = { prefix, job.id, job.shard, time[1] * 1000 + math.floor(time[2] / 1000) }
+  return bullmq_put(keys, { cmsgpack.pack(head), job.data, cmsgpack.pack(options) })
 end
 `;

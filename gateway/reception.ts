@@ -16,6 +16,7 @@ import { errorResponse } from './error-response.ts';
 import type { HeldRequests } from './held-requests.ts';
 import type { JobQueue } from './job-queue.ts';
 import { limitHeaders } from './limit-headers.ts';
+import type { LostJobs } from './lost-jobs.ts';
 import type { OpenJob } from './open-job.ts';
 import { cancelled, type OpenJobs } from './open-jobs.ts';
 import type { RecordKeeper } from './record-keeper.ts';
@@ -37,6 +38,8 @@ export interface ReceptionOptions {
   queue: JobQueue;
   jobs: OpenJobs;
   visits: Visits;
+  /** Where it is kept what it takes to put a job back that Redis loses. */
+  lost: LostJobs;
   /** Where those are counted that wait for a batcher to come. */
   held: HeldRequests;
   /** Events of that shard's jobs are heard from now on. */
@@ -200,7 +203,7 @@ export class Reception {
   }
 
   async #submit(call: RelayRequest, { weight, isBounded, headers }: Admitted, task: Task, signal: AbortSignal): Promise<Response> {
-    const { desk, queue, jobs, visits, clock } = this.#options;
+    const { desk, queue, jobs, lost, visits, clock } = this.#options;
     const { petition, isSureToFit, places } = task;
     const { job } = petition;
     const record = replyRecord(job, {
@@ -219,6 +222,7 @@ export class Reception {
     });
     const now = clock();
     const entry = jobs.open(record, now);
+    lost.keep(entry, { job, idempotency: call.delivery.idempotency });
     this.#options.onWork();
     const { reply } = record;
     const relay =
@@ -237,6 +241,7 @@ export class Reception {
     }
     if (refusal !== undefined) {
       desk.settle(job.tenant, { id: call.job.id, model: job.model, used: undefined });
+      lost.forget(job.id);
       await jobs.refuse(entry, refusal, now);
       throw refusal;
     }

@@ -4,6 +4,8 @@
  */
 import { z } from 'zod';
 import {
+  fenceKey,
+  GENERATION_ACTIVE_LIFETIME_MS,
   GENERATION_LIFETIME_MS,
   generationKey,
   idempotencyKey,
@@ -16,6 +18,7 @@ import {
 import { decodeEvents, type TokenEvent } from '../shared/token-event.ts';
 import type { RedisLink } from './redis.ts';
 import type { Pipeline } from './redis-driver.js';
+import { RedisScript } from './redis-script.ts';
 import { parseRecord, type ReplyRecord } from './reply-record.ts';
 
 export interface RecordKeeperOptions {
@@ -61,6 +64,33 @@ end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 `;
+
+/**
+ * Puts the end of a record back that Redis has lost.
+ *
+ * KEYS[1]  record of the job
+ * KEYS[2]  fence of the job
+ *
+ * ARGV[1]   attempt to which the record belongs from now on, unless a later one has it
+ * ARGV[2]   lifetime of both in ms, from now
+ * ARGV[3]   sequence number of the first event
+ * ARGV[4..] the events as JSON, in order
+ *
+ * Output: 0 when still more is missing
+ */
+const RESTORE_RECORD = new RedisScript(`
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+local held = #last > 0 and tonumber(string.match(last[1][1], '^(%d+)')) or 0
+local first = tonumber(ARGV[3])
+if first > held then return 0 end
+for index = 4, #ARGV do
+  local entry = first + index - 3
+  if entry > held then redis.call('XADD', KEYS[1], entry .. '-0', 'e', ARGV[index]) end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], math.max(tonumber(ARGV[1]), tonumber(redis.call('GET', KEYS[2]) or '0')), 'PX', ARGV[2])
+return 1
+`);
 
 /**
  * KEYS[1]  an idempotency key
@@ -153,6 +183,31 @@ export class RecordKeeper {
       return pipeline;
     });
     return results.map((entries, index) => eventsOf(asks[index]!.id, entries as [string, string[]][]));
+  }
+
+  /** How many events each job's record has; undefined where it is no record. */
+  async eventCounts(ids: readonly string[]): Promise<(number | undefined)[]> {
+    return await this.#options.link.run(client =>
+      Promise.all(
+        ids.map(async id => {
+          const last = await client.xrevrange(generationKey(id), '+', '-', 'COUNT', 1).catch(otherType);
+          // The id of an entry is its sequence number plus one.
+          return last && (last.length === 0 ? 0 : Number(last[0]![0].split('-')[0]));
+        }),
+      ),
+    );
+  }
+
+  /** Puts back what the record lacks of these events, the first `heldCount` of which it has. False when it lacks still more. */
+  async restore(id: string, told: { events: readonly TokenEvent[]; heldCount: number; attempt: number }): Promise<boolean> {
+    const missing = told.events.slice(told.heldCount).map(event => JSON.stringify(event));
+    const args = [told.attempt, GENERATION_ACTIVE_LIFETIME_MS, told.heldCount, ...missing];
+    return (await this.#options.link.run(client => RESTORE_RECORD.run(client, [generationKey(id), fenceKey(id)], args))) === 1;
+  }
+
+  /** Which attempt owns a job's record; 0 for none. */
+  async owner(id: string): Promise<number> {
+    return Number((await this.#options.link.run(client => client.get(fenceKey(id)))) ?? 0);
   }
 
   /** Records of the jobs that brokers of the shard have left open. */
@@ -281,6 +336,11 @@ export class RecordKeeper {
 function ownRecord(json: string, id: string, tenant: string): ReplyRecord | undefined {
   const record = parseRecord(json);
   return record?.id === id && record.tenant === tenant ? record : undefined;
+}
+
+/** Whoever wrote it was none of us. */
+function otherType(error: Error): undefined {
+  if (!error.message.includes('WRONGTYPE')) throw error;
 }
 
 function eventsOf(id: string, entries: readonly [string, string[]][]): TokenEvent[] {

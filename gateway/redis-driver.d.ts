@@ -54,6 +54,10 @@ export declare class Redis {
   /** `OK`, or null where the key was there before. */
   set(key: string, value: string, unit: 'PX', lifetimeMs: number, condition: 'NX'): Promise<string | null>;
   exists(key: string): Promise<number>;
+  smembers(key: string): Promise<string[]>;
+  zrange(key: string, first: number, last: number): Promise<string[]>;
+  lrange(key: string, first: number, last: number): Promise<string[]>;
+  hget(key: string, field: string): Promise<string | null>;
   eval(script: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   evalsha(digest: string, keyCount: number, ...keysAndArguments: (string | number)[]): Promise<unknown>;
   hgetall(key: string): Promise<Record<string, string>>;

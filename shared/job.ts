@@ -166,6 +166,8 @@ export const Job = z.looseObject({
   serviceClass: z.enum(SERVICE_CLASSES),
   /** Wanted time to first token, from submittedAt. */
   ttftSloMs: z.number().positive().optional(),
+  /** Of a job that Redis had lost and that was put on its queue anew: attempts that its new place there does not count. */
+  earlierAttempts: z.int().min(0).optional(),
   /** Epoch milliseconds at the edge. */
   submittedAt: z.number(),
   /** W3C trace context: the gateway's span, and what its caller had said to go with it. */

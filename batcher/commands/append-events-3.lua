@@ -1,6 +1,7 @@
 --[[
   Appends events of one attempt to a job's record. Refuses an attempt that a later one has fenced off; repeats are dropped,
-  so that a command sent twice over a broken connection does no harm. Without events it only asks.
+  so that a command sent twice over a broken connection does no harm; so is what would leave a gap behind a record of which Redis has lost the end.
+  Without events it only asks.
 
   KEYS[1]  record of the job (stream; entry id is `<seq + 1>-0`)
   KEYS[2]  fence of the job (attempt that owns the record)
@@ -11,7 +12,7 @@
   ARGV[3]  '1': they are given it; '0': only where they have none yet
   ARGV[4…] seq and event JSON, in turn
 
-  Output: 'fenced', 'cancelled' or 'ok'
+  Output: 'fenced', 'behind', 'cancelled' or 'ok'
 ]]
 local attempt = tonumber(ARGV[1])
 local fence, cancelled = unpack(redis.call('MGET', KEYS[2], KEYS[3]))
@@ -24,6 +25,9 @@ if #ARGV > 3 then
   local held = 0
   if #last > 0 then
     held = tonumber(string.match(last[1][1], '^(%d+)'))
+  end
+  if tonumber(ARGV[4]) > held then
+    return 'behind'
   end
   for i = 4, #ARGV, 2 do
     local entry = tonumber(ARGV[i]) + 1

@@ -71,6 +71,16 @@ describe('Outbox', () => {
     expect(await recorded()).toEqual([delta(0), delta(1), delta(2)]);
   });
 
+  it('records nothing behind a gap, which Redis left by losing the end of the record, and tells nobody of it', async () => {
+    await outbox.send([{ recipient: recipient(), events: [delta(0)] }]);
+    await redis.del(outKey('0'));
+    expect(await outbox.send([{ recipient: recipient(), events: [delta(2)] }])).toEqual(['behind']);
+    expect(await recorded()).toEqual([delta(0)]);
+    expect(await redis.exists(outKey('0'))).toBe(0);
+    expect(await outbox.claim(recipient(2))).toEqual({ standing: 'ok', events: [delta(0)] });
+    expect(await outbox.send([{ recipient: recipient(2), events: [delta(1, 2)] }])).toEqual(['ok']);
+  });
+
   it('refuses an attempt that a later one has fenced off', async () => {
     await outbox.send([{ recipient: recipient(1), events: [delta(0)] }]);
     expect(await outbox.claim(recipient(2))).toEqual({ standing: 'ok', events: [delta(0)] });
@@ -103,9 +113,7 @@ describe('Outbox', () => {
     const renewed = await told(delta(2));
     expect(renewed.record).toBeGreaterThan(GENERATION_LIFETIME_MS);
     expect(renewed.fence).toBeGreaterThan(GENERATION_LIFETIME_MS);
-    await redis.del(generationKey('j'));
-    expect((await told(delta(3))).record).toBeGreaterThan(GENERATION_LIFETIME_MS);
-    const ended = await told({ id: 'j', attempt: 1, seq: 4, type: 'error', code: 'generation_failed', message: 'no' });
+    const ended = await told({ id: 'j', attempt: 1, seq: 3, type: 'error', code: 'generation_failed', message: 'no' });
     expect(ended.record).toBeLessThanOrEqual(GENERATION_LIFETIME_MS);
     expect(ended.fence).toBeLessThanOrEqual(GENERATION_LIFETIME_MS);
   });

@@ -2,33 +2,21 @@
  * RedisFailover: the master becomes a replica of the one that was its replica, and the address that everybody uses leads to the new master from then
  * on; old connections stay with the old one, which only reads. Streams go on, and new requests are served.
  */
-import { connect, createServer, type Server } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type RedisServer, startRedis } from '../redis-server.ts';
+import { MovingAddress } from './moving-address.ts';
 import { Product, user } from './product.ts';
 
 let masters: [RedisServer, RedisServer];
-let address: Server;
-let target: number;
+let address: MovingAddress;
 let product: Product;
 
 beforeAll(async () => {
   masters = [await startRedis(), await startRedis()];
-  target = masters[0].port;
-  address = createServer(client => {
-    const server = connect(target, '127.0.0.1');
-    client.pipe(server).pipe(client);
-    const end = () => {
-      client.destroy();
-      server.destroy();
-    };
-    for (const socket of [client, server]) socket.on('error', () => undefined).on('close', end);
-  });
-  await new Promise<void>(resolve => address.listen(0, '127.0.0.1', resolve));
-  const { port } = address.address() as { port: number };
+  address = await MovingAddress.open(masters[0].port);
   await onRedis(masters[1], redis => redis.replicaof('127.0.0.1', masters[0].port));
-  product = await Product.start({ redisUrl: `redis://127.0.0.1:${port}` });
+  product = await Product.start({ redisUrl: `redis://127.0.0.1:${address.port}` });
 });
 afterAll(async () => {
   await product?.stop();
@@ -54,7 +42,7 @@ async function failOver(from: RedisServer, to: RedisServer): Promise<void> {
       while ((await offset(replica)) !== (await offset(redis))) await new Promise(resolve => setTimeout(resolve, 10));
       await replica.replicaof('NO', 'ONE');
     });
-    target = to.port;
+    address.moveTo(to.port);
     await redis.replicaof('127.0.0.1', to.port);
     await redis.call('CLIENT', 'UNPAUSE');
   });

@@ -75,7 +75,7 @@ class Simulation {
 }
 
 const DEFAULTS: Omit<Entrant, 'id' | 'tenant' | 'tokens'> = {
-  ...{ model: MODEL, serviceClass: 'default', weight: 1, maxAheadCount: Number.POSITIVE_INFINITY },
+  ...{ shard: 's', model: MODEL, serviceClass: 'default', weight: 1, maxAheadCount: Number.POSITIVE_INFINITY },
 };
 
 function enter(entrant: Entrant, queueNames: readonly string[] = [SHARED_QUEUE]): ReturnType<FairQueue['enter']> {
@@ -283,7 +283,7 @@ describe('FairQueue', () => {
     const queue = new Queue('theirs', { connection, prefix: queuePrefix(MODEL), streams: { events: { maxLen: 100 } } });
     const entry = await enter({ ...DEFAULTS, id: 'j', tenant: 'a', tokens: 5 });
     const priority = entry.outcome === 'entered' ? entry.priority : 0;
-    await queue.add('generate', { id: 'j' }, { jobId: 'j', priority, attempts: 100, removeOnComplete: true, removeOnFail: true });
+    await queue.add(DEFAULTS.shard, { id: 'j' }, { jobId: 'j', priority, attempts: 100, removeOnComplete: true, removeOnFail: true });
     const of = async (name: string) => {
       const prefix = `${queuePrefix(MODEL)}:${name}`;
       const { timestamp, opts, ...job } = await redis.hgetall(`${prefix}:j`);

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CANCEL_LIFETIME_MS, generationKey, openJobsKey } from '../../shared/keys.ts';
+import { CANCEL_LIFETIME_MS, generationKey, openJobsKey, queueKey, queuePrefix, SHARED_QUEUE } from '../../shared/keys.ts';
 import { joinParts, type Part, readPart, resume } from './resumer.ts';
 import { chunksOf, readSse, textOf } from './sse-client.ts';
 import { eventually, type Stack, scripted, startStack } from './stack.ts';
@@ -79,9 +79,54 @@ describe('the gateway is killed', () => {
     await eventually('all to be cancelled', () => ids.every(id => stack.source.cancelled.includes(id)));
     await eventually('no open job', async () => (await openCount()) === 0);
   });
+
+  test('nor what it did not live to list as open', async () => {
+    await stack.source.hold();
+    const waiting = () => stack.source.redis.zrange(queueKey('test-model', SHARED_QUEUE, 'prioritized'), '0', '-1');
+    void many(index => open(index)).catch(() => undefined);
+    await eventually('all to wait', async () => (await waiting()).length === STREAMS);
+    await stack.gateway.kill();
+    // As it is when it dies in the first moments of a job.
+    await stack.source.redis.del(openJobsKey('main-0'));
+    await stack.gateway.revive();
+    await fetch(`${stack.gateway.url}/ready`);
+    await eventually('none to wait', async () => (await waiting()).length === 0);
+    stack.source.resume();
+    await eventually('no open job', async () => (await openCount()) === 0);
+  });
 });
 
 describe('Redis', () => {
+  test('a job that it lost is put back on its queue, in any number; one of which only the last life knew the prompt ends with an error', async () => {
+    const job = (id: string) => `${queuePrefix('test-model')}:${SHARED_QUEUE}:${id}`;
+    const lose = async (id: string) => {
+      await stack.source.redis.del(job(id));
+      await stack.source.redis.zrem(queueKey('test-model', SHARED_QUEUE, 'prioritized'), id);
+    };
+    await stack.source.hold();
+    const responses = await many(index => open(index));
+    const ids = responses.map(response => response.headers.get('x-sluice-stream-id')!);
+    for (const id of ids) await lose(id);
+    await eventually('all to be back', async () => (await stack.source.redis.exists(...ids.map(job))) === STREAMS);
+    stack.source.resume();
+    const texts = await Promise.all(responses.map(async response => textOf(chunksOf(await readSse(response)))));
+    expect(texts).toEqual(Array.from({ length: STREAMS }, (_, index) => whole(index)));
+    expect(new Set(stack.source.taken.slice(-STREAMS))).toEqual(new Set(ids));
+
+    await stack.source.hold();
+    const first = await open(0, { 'x-sluice-resumable': 'true' });
+    const id = first.headers.get('x-sluice-stream-id')!;
+    void first.text().catch(() => undefined);
+    await eventually('it to be known as open', async () => (await openCount()) === 1);
+    await stack.gateway.kill();
+    await stack.gateway.revive();
+    const again = await resume(stack.gateway, id, undefined);
+    await lose(id);
+    expect(await again.text()).toContain('The request was lost');
+    stack.source.resume();
+    await eventually('no open job', async () => (await openCount()) === 0);
+  });
+
   test('every connection cut, scripts flushed, again and again: streams go on, new requests are served', async () => {
     const from = stack.source.taken.length;
     const reading = many(async index => textOf(chunksOf(await readSse(await open(index)))));
