@@ -95,7 +95,7 @@ export class Outbox {
     return records as Standing[];
   }
 
-  /** Refreshing costs as much as recording, so it is not done with every event. */
+  /** It takes Redis two commands more, so it is not done with every event. */
   #isRefreshDue(recipient: Recipient): boolean {
     const now = performance.now();
     const isDue = now - (this.#refreshedAt.get(recipient) ?? -Infinity) > REFRESH_INTERVAL_MS;

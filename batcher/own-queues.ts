@@ -4,7 +4,7 @@
  */
 import type { Redis } from 'ioredis';
 import { parseCard } from '../shared/batcher-card.ts';
-import { BATCHER_CARDS, CARD_INTERVAL_MS, ownQueue, ownQueuesKey, queueKey, queuePrefix } from '../shared/keys.ts';
+import { BATCHER_CARDS, CARD_INTERVAL_MS, ownQueue, ownQueuesKey, queueBeginning, queueKey } from '../shared/keys.ts';
 import { redisNow } from './redis.ts';
 
 export interface OwnQueuesOptions {
@@ -76,7 +76,7 @@ export class OwnQueues {
       queueKey(model, name, 'wait'),
       queueKey(model, name, 'prioritized'),
       queueKey(model, name, 'active'),
-      `${queuePrefix(model)}:${name}:`,
+      queueBeginning(model, name),
       batcherId,
     );
     return isGone === 1 ? 'gone' : 'in use';

@@ -4,7 +4,7 @@
  */
 import { type Job as QueueJob, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { queueKey, queuePrefix } from '../shared/keys.ts';
+import { queuedJobKey, queueKey, queuePrefix } from '../shared/keys.ts';
 import { connectionOptions } from './redis.ts';
 
 /** A job that this process holds. `data` comes from the queue and is not yet checked. */
@@ -119,7 +119,7 @@ export class QueueWorker {
     const { redis, model, queueName, batcherId } = this.#options;
     const active = queueKey(model, queueName, 'active');
     for (const id of await redis.lrange(active, 0, -1)) {
-      const key = `${queuePrefix(model)}:${queueName}:${id}`;
+      const key = queuedJobKey(model, queueName, id);
       const [lock, [data, opts]] = await Promise.all([redis.get(`${key}:lock`), redis.hmget(key, 'data', 'opts')]);
       if (lock !== batcherId || this.#held.has(id) || isReadable(data, opts)) continue;
       await redis.multi().lrem(active, 0, id).del(key, `${key}:lock`).exec();

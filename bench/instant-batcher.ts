@@ -17,7 +17,7 @@ import {
   queuePrefix,
   SHARED_QUEUE,
 } from '../shared/keys.ts';
-import type { TokenEvent } from '../shared/token-event.ts';
+import { encodeEvent, joinedEvents, type TokenEvent } from '../shared/token-event.ts';
 import { TOKEN_TEXT } from './token-text.ts';
 
 /** A prompt that ends so asks for a token every so many milliseconds, instead of at once. */
@@ -187,9 +187,9 @@ function step(row: Row): TokenEvent[] {
 async function tell(events: readonly { shard: string; event: TokenEvent }[]): Promise<void> {
   await Promise.all(
     [...Map.groupBy(events, ({ shard }) => shard)].map(([shard, group]) => {
-      const texts = group.map(({ event }) => JSON.stringify(event));
+      const texts = group.map(({ event }) => encodeEvent(event));
       const records = group.flatMap(({ event: { id, seq } }, index) => [generationKey(id), seq, texts[index]!]);
-      return scripts.tell(outKey(shard), `[${texts.join(',')}]`, OUT_STREAM_LENGTH, GENERATION_LIFETIME_MS, ...records);
+      return scripts.tell(outKey(shard), joinedEvents(texts), OUT_STREAM_LENGTH, GENERATION_LIFETIME_MS, ...records);
     }),
   );
 }

@@ -47,7 +47,7 @@ export const lmEvalBench = bench({
       progress("lm-eval on llama.cpp's server, token by token");
       const theirs = await lmEval.score({ baseUrl: scoring.baseUrl, apiKey: 'none', model: model.name, tokenizerFolder, clients: 1 });
       const differences = differencesOf(ours, theirs);
-      const rows = (name: string, { accuracy, normalizedAccuracy, standardError }: LmEvalScore) => [
+      const row = (name: string, { accuracy, normalizedAccuracy, standardError }: LmEvalScore) => [
         name,
         accuracy.toFixed(4),
         normalizedAccuracy.toFixed(4),
@@ -60,7 +60,7 @@ export const lmEvalBench = bench({
           {
             title: 'Score',
             columns: ['', 'acc', 'acc_norm', 'standard error of acc'],
-            rows: [rows('through the whole path', ours), rows("llama.cpp's server", theirs)],
+            rows: [row('through the whole path', ours), row("llama.cpp's server", theirs)],
           },
           {
             title: 'Difference of the log-probability of a choice',

@@ -12,7 +12,7 @@
  * When starts come to the end of their class's range everything is moved back to its beginning by what has passed (re-based).
  */
 import { SERVICE_CLASSES, type ServiceClass } from '../shared/job.ts';
-import { fairKey, ownQueuesKey, queueKey, queueNameOf, queuePrefix } from '../shared/keys.ts';
+import { fairKey, ownQueuesKey, queueBeginning, queueKey, queueNameOf } from '../shared/keys.ts';
 import { PUT_JOB } from './queue-entry.ts';
 import { RedisScript, type ScriptClient } from './redis-script.ts';
 
@@ -200,7 +200,7 @@ export class FairQueue {
       job.shard,
       data,
       batcherId ?? '',
-      ...names.map(name => `${queuePrefix(model)}:${name}:`),
+      ...names.map(name => queueBeginning(model, name)),
       ...this.#takeSettling(fair),
     ];
     const [priority, aheadCount] = (await this.#link.run(client => ENTER.run(client, keys, args))) as [number, number];

@@ -8,6 +8,7 @@ import {
   GENERATION_LIFETIME_MS,
   generationKey,
   ownQueuesKey,
+  queueBeginning,
   queueKey,
   queueNameOf,
   queuePrefix,
@@ -94,7 +95,7 @@ export class JobQueue {
     const { batcherId, priority } = place;
     const name = queueNameOf(place);
     const keys = [queueKey(model, name, 'prioritized'), ownQueuesKey(model)];
-    const args = [`${queuePrefix(model)}:${name}:`, id, shard, JSON.stringify(job), priority, batcherId ?? ''];
+    const args = [queueBeginning(model, name), id, shard, JSON.stringify(job), priority, batcherId ?? ''];
     await this.#link.run(client => PUT_BACK.run(client, keys, args));
   }
 

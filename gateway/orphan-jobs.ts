@@ -2,7 +2,7 @@
  * OrphanJobs: jobs that a broker put on a queue and did not live to list as open. Each bears the name of its broker's shard there, so that the next
  * broker of the shard finds them where they wait or run, and looks after them like those of the list.
  */
-import { ownQueue, ownQueuesKey, QUICK_QUEUE, queueKey, queuePrefix, SHARED_QUEUE } from '../shared/keys.ts';
+import { ownQueue, ownQueuesKey, QUICK_QUEUE, queuedJobKey, queueKey, SHARED_QUEUE } from '../shared/keys.ts';
 import type { RecordKeeper } from './record-keeper.ts';
 import type { RedisLink } from './redis.ts';
 import type { ReplyRecord } from './reply-record.ts';
@@ -31,7 +31,7 @@ export async function orphanRecords(models: Iterable<string>, search: OrphanSear
 }
 
 async function orphansIn(model: string, queueName: string, { link, keeper, shard, isKnown }: OrphanSearch): Promise<ReplyRecord[]> {
-  const jobKey = (id: string) => `${queuePrefix(model)}:${queueName}:${id}`;
+  const jobKey = (id: string) => queuedJobKey(model, queueName, id);
   const last = MAX_LOOKED_AT - 1;
   const lists = await link.run(client =>
     Promise.all([

@@ -15,7 +15,7 @@ import {
   openJobsKey,
   replyKey,
 } from '../shared/keys.ts';
-import { decodeEvents, type TokenEvent } from '../shared/token-event.ts';
+import { decodeEvents, encodeEvent, type TokenEvent } from '../shared/token-event.ts';
 import type { RedisLink } from './redis.ts';
 import type { Pipeline } from './redis-driver.js';
 import { RedisScript } from './redis-script.ts';
@@ -200,7 +200,7 @@ export class RecordKeeper {
 
   /** Puts back what the record lacks of these events, the first `heldCount` of which it has. False when it lacks still more. */
   async restore(id: string, told: { events: readonly TokenEvent[]; heldCount: number; attempt: number }): Promise<boolean> {
-    const missing = told.events.slice(told.heldCount).map(event => JSON.stringify(event));
+    const missing = told.events.slice(told.heldCount).map(encodeEvent);
     const args = [told.attempt, GENERATION_ACTIVE_LIFETIME_MS, told.heldCount, ...missing];
     return (await this.#options.link.run(client => RESTORE_RECORD.run(client, [generationKey(id), fenceKey(id)], args))) === 1;
   }

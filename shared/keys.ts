@@ -31,9 +31,19 @@ export function ownQueuesKey(model: string): string {
   return `${queuePrefix(model)}:own-queues`;
 }
 
-/** Redis name of one of a queue's structures, as BullMQ makes it. */
+/** How the Redis names of a queue's structures and jobs begin, as BullMQ makes them. */
+export function queueBeginning(model: string, queueName: string): string {
+  return `${queuePrefix(model)}:${queueName}:`;
+}
+
+/** Redis name of one of a queue's structures. */
 export function queueKey(model: string, queueName: string, structure: 'wait' | 'active' | 'prioritized' | 'marker'): string {
-  return `${queuePrefix(model)}:${queueName}:${structure}`;
+  return queueBeginning(model, queueName) + structure;
+}
+
+/** Hash of a job on a queue. */
+export function queuedJobKey(model: string, queueName: string, jobId: string): string {
+  return queueBeginning(model, queueName) + jobId;
 }
 
 /**

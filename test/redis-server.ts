@@ -45,6 +45,29 @@ export async function startRedis({ isDurable = true }: { isDurable?: boolean } =
   };
 }
 
+/** On a connection that is closed afterwards. */
+export async function onRedis<T>({ url }: Pick<RedisServer, 'url'>, work: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(url);
+  try {
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** From here on the replica knows all that the master knows. */
+export async function follow(replica: RedisServer, master: RedisServer): Promise<void> {
+  await onRedis(replica, redis => redis.replicaof('127.0.0.1', master.port));
+  await inStep(replica);
+}
+
+/** Waits until the replica has all that its master had. */
+export async function inStep(replica: RedisServer): Promise<void> {
+  await onRedis(replica, async redis => {
+    while (!(await redis.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));
+  });
+}
+
 async function ping(url: string): Promise<void> {
   const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0 });
   redis.on('error', () => undefined);

@@ -9,7 +9,7 @@
 
   ARGV[1]  attempt
   ARGV[2]  lifetime of record and fence in ms, from now
-  ARGV[3]  '1': they are given it; '0': only where they have none yet
+  ARGV[3]  '1': they are given it; '0': only where they have none of this attempt's yet
   ARGV[4…] seq and event JSON, in turn
 
   Output: 'fenced', 'behind', 'cancelled' or 'ok'

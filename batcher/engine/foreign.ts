@@ -70,9 +70,7 @@ export function openRowPasses(libraryPath: string, bytes: number): { kernels: Ro
   const weigh: Foreign = library.func('void sluice_weigh(void* row, int32_t count, float max, float scale, void* weights, void* sums)');
   const above: Foreign = library.func('void sluice_sum_above(void* row, int32_t count, float least, void* weights, void* sums)');
   const distances: Foreign = library.func('double sluice_sum_distances(void* row, int32_t count, float max, void* weights)');
-  const collect: Foreign = library.func(
-    'int32_t sluice_collect(void* row, int32_t count, float least, float below, void* maxima, void* ids)',
-  );
+  const collect: Foreign = library.func('int32_t sluice_collect(void* row, int32_t count, float least, void* maxima, void* ids)');
   const masses: Foreign = library.func(
     'void sluice_bin_masses(void* row, int32_t count, float max, float scale, void* weights, void* maxima, void* masses)',
   );
@@ -87,7 +85,7 @@ export function openRowPasses(libraryPath: string, bytes: number): { kernels: Ro
       weigh: (row, count, max, scale, weights, sums) => weigh(at(row), count, max, scale, at(weights), at(sums)),
       sumAbove: (row, count, least, weights, sums) => above(at(row), count, least, at(weights), at(sums)),
       sumDistances: (row, count, max, weights) => distances(at(row), count, max, at(weights)),
-      collect: (row, count, least, below, from, ids) => collect(at(row), count, least, below, at(from), at(ids)),
+      collect: (row, count, least, from, ids) => collect(at(row), count, least, at(from), at(ids)),
       binMasses: (row, count, max, scale, weights, from, to) => masses(at(row), count, max, scale, at(weights), at(from), at(to)),
       collectBin: (row, count, max, scale, bin, from, ids) => collectBin(at(row), count, max, scale, bin, at(from), at(ids)),
     },

@@ -133,10 +133,10 @@ export class LogitRow {
     return chosen;
   }
 
-  /** Puts the ids of all tokens whose logit is at least `least` (finite) and below `below` into `ids`, ascending; returns how many. */
-  collect(least: number, below = Infinity): number {
+  /** Puts the ids of all tokens whose logit is at least `least` (finite) into `ids`, ascending; returns how many. */
+  collect(least: number): number {
     const { row, padded, maxima, ids } = this.#layout;
-    return this.#kernels.collect(row, padded, least, below, maxima, ids);
+    return this.#kernels.collect(row, padded, least, maxima, ids);
   }
 
   /** Sums of the weights of the last weigh() by distance from the largest logit: MASS_BINS equal ranges that reach up to `span` (in logits). */

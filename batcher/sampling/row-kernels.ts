@@ -30,10 +30,10 @@ export interface RowKernels {
   /** The sum of weight * (max - logit). */
   sumDistances(row: number, count: number, max: number, weights: number): number;
   /**
-   * Ids of the tokens whose logit is at least `least` and below `below`, ascending, as int32 from `ids` on (room for `count` and four more);
+   * Ids of the tokens whose logit is at least `least`, ascending, as int32 from `ids` on (room for `count` and four more);
    * returns how many. `least` is above -Infinity. Blocks whose maximum (from `maxima` on) is less are not looked at.
    */
-  collect(row: number, count: number, least: number, below: number, maxima: number, ids: number): number;
+  collect(row: number, count: number, least: number, maxima: number, ids: number): number;
   /**
    * Adds each token's weight to that of its bin, as float64 from `masses` on: the whole part of (max - logit) * scale in float32, of MASS_BINS;
    * tokens past the last bin are left out.
@@ -183,12 +183,9 @@ function sumDistances(): WasmFunction {
 }
 
 function collect(): WasmFunction {
-  const [row, count, least, below, maxima, ids] = [0, 1, 2, 3, 4, 5];
-  const [end, blockEnd, id, vectorId, first, bits, leasts, belows] = [6, 7, 8, 9, 10, 11, 12, 13];
-  const isIn = (offset: number): Code => {
-    const value = code(op.get(row), op.load(offset));
-    return code(value, op.get(leasts), op.f32x4GreaterEqual, value, op.get(belows), op.f32x4Less, op.and);
-  };
+  const [row, count, least, maxima, ids] = [0, 1, 2, 3, 4];
+  const [end, blockEnd, id, vectorId, first, bits, leasts] = [5, 6, 7, 8, 9, 10, 11];
+  const isIn = (offset: number): Code => code(op.get(row), op.load(offset), op.get(leasts), op.f32x4GreaterEqual);
   // Always written, but kept only when the bit moves the end of the list on.
   const keepLane = (lane: number, offset: number): Code =>
     code(
@@ -210,11 +207,11 @@ function collect(): WasmFunction {
   const block = code(start, mayHold, op.when(op.loop(fourVectors)), next, isBelow(row, end));
   return {
     name: 'collect',
-    params: ['i32', 'i32', 'f32', 'f32', 'i32', 'i32'],
+    params: ['i32', 'i32', 'f32', 'i32', 'i32'],
     result: 'i32',
-    locals: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'v128', 'v128'],
+    locals: ['i32', 'i32', 'i32', 'i32', 'i32', 'i32', 'v128'],
     body: code(
-      code(setEnd(row, count, end), op.get(ids), op.set(first), splat(least, leasts), splat(below, belows)),
+      code(setEnd(row, count, end), op.get(ids), op.set(first), splat(least, leasts)),
       op.loop(block),
       code(op.get(ids), op.get(first), op.i32Sub, op.i32(2), op.i32ShiftRight),
     ),

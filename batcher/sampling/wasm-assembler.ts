@@ -81,7 +81,6 @@ export const op = {
   /** Two operands, the same vector twice: its upper two float32, moved down. */
   upperHalf: [...vector(0x0d), 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15] as Code,
   f32x4Greater: vector(0x44),
-  f32x4Less: vector(0x43),
   f32x4GreaterEqual: vector(0x46),
   and: vector(0x4e),
   or: vector(0x50),

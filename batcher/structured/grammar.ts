@@ -70,6 +70,11 @@ export function text(value: string): GrammarNode {
   return value === '' ? EMPTY : { kind: 'bytes', bytes: ENCODER.encode(value) };
 }
 
+/** What a model writes as a control token, where its number is known, and else spelled out. */
+export function mark(spelling: string, tokenId: number | undefined): GrammarNode {
+  return tokenId === undefined ? text(spelling) : { kind: 'control', tokenId };
+}
+
 export function character(set: CodePointSet): GrammarNode {
   return set.isEmpty ? NEVER : { kind: 'character', set };
 }

@@ -1,5 +1,4 @@
 /** StructuredOutput: the grammars of one model's structured answers: its spelled vocabulary, the thread that compiles, and the cache of what was compiled. */
-
 import type { CompiledGrammar } from './compiled-grammar.ts';
 import { GrammarCache } from './grammar-cache.ts';
 import { GrammarCompiler } from './grammar-compiler.ts';

@@ -2,9 +2,9 @@
  * RedisFailover: the master becomes a replica of the one that was its replica, and the address that everybody uses leads to the new master from then
  * on; old connections stay with the old one, which only reads. Streams go on, and new requests are served.
  */
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type RedisServer, startRedis } from '../redis-server.ts';
+import { inStep, onRedis, type RedisServer, startRedis } from '../redis-server.ts';
 import { MovingAddress } from './moving-address.ts';
 import { Product, user } from './product.ts';
 
@@ -23,15 +23,6 @@ afterAll(async () => {
   address?.close();
   for (const redis of masters ?? []) await redis.stop();
 });
-
-async function onRedis<T>(server: RedisServer, work: (redis: Redis) => Promise<T>): Promise<T> {
-  const redis = new Redis(server.url);
-  try {
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
 
 /** As a failover does that loses nothing: the old master takes no more writes, the replica has them all, then they change places. */
 async function failOver(from: RedisServer, to: RedisServer): Promise<void> {
@@ -72,8 +63,6 @@ it('streams go on over a failover, to the same bytes, and new requests are serve
     expect(outcome.text).toBe(undisturbed.text);
     expect(await product.stream({ body })).toMatchObject({ faults: [], text: undisturbed.text });
     // Back in step before the next change of places.
-    await onRedis(from, async redis => {
-      while (!(await redis.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));
-    });
+    await inStep(from);
   }
 });

@@ -2,9 +2,8 @@
  * RedisLossyFailover: from one moment to the next the address that everybody uses leads to a replica that was not told the last of what the master
  * knew. What waited is answered all the same, and what was being answered goes on behind what its client has.
  */
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type RedisServer, startRedis } from '../redis-server.ts';
+import { follow, onRedis, type RedisServer, startRedis } from '../redis-server.ts';
 import { MovingAddress } from './moving-address.ts';
 import { Product, user } from './product.ts';
 
@@ -22,23 +21,6 @@ afterAll(async () => {
   address?.close();
   for (const redis of servers ?? []) await redis.stop();
 });
-
-async function onRedis<T>(server: RedisServer, work: (redis: Redis) => Promise<T>): Promise<T> {
-  const redis = new Redis(server.url);
-  try {
-    return await work(redis);
-  } finally {
-    redis.disconnect();
-  }
-}
-
-/** From here on the replica knows all that the master knows. */
-async function follow(replica: RedisServer, master: RedisServer): Promise<void> {
-  await onRedis(replica, async redis => {
-    await redis.replicaof('127.0.0.1', master.port);
-    while (!(await redis.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));
-  });
-}
 
 /** From here on the replica hears nothing more. */
 const detach = (replica: RedisServer) => onRedis(replica, redis => redis.replicaof('NO', 'ONE'));

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Child, startChild } from '../child.ts';
 import { freePort } from '../free-port.ts';
-import { type RedisServer, startRedis } from '../redis-server.ts';
+import { follow, onRedis, type RedisServer, startRedis } from '../redis-server.ts';
 import { Product, user } from './product.ts';
 
 let folder: string;
@@ -19,10 +19,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'sluice-sentinel-'));
   servers = [await startRedis(), await startRedis()];
   const [master, replica] = servers;
-  const joining = new Redis(replica.url);
-  await joining.replicaof('127.0.0.1', master.port);
-  while (!(await joining.info('replication')).includes('master_link_status:up')) await new Promise(resolve => setTimeout(resolve, 20));
-  joining.disconnect();
+  await follow(replica, master);
   const port = await freePort();
   const file = join(folder, 'sentinel.conf');
   await writeFile(
@@ -50,14 +47,11 @@ afterAll(async () => {
 
 /** The old master takes no more writes meanwhile: what it took and did not pass on would be lost, which is no fault of ours. */
 async function failOver(): Promise<void> {
-  const master = new Redis(servers[0].url);
-  try {
+  await onRedis(servers[0], async master => {
     await master.call('CLIENT', 'PAUSE', '10000', 'WRITE');
     await new Promise(resolve => setTimeout(resolve, 200));
     await watch.call('SENTINEL', 'FAILOVER', 'main');
-  } finally {
-    master.disconnect();
-  }
+  });
 }
 
 const masterPort = async () => Number(((await watch.call('SENTINEL', 'get-master-addr-by-name', 'main')) as string[])[1]);

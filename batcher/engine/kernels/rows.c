@@ -97,14 +97,13 @@ EXPORT double sluice_sum_distances(const float *row, int32_t count, float max, c
   return sum_of_doubles(sum);
 }
 
-EXPORT int32_t sluice_collect(const float *row, int32_t count, float least, float below, const float *maxima, int32_t *ids) {
-  const __m256 leasts = _mm256_set1_ps(least), belows = _mm256_set1_ps(below);
+EXPORT int32_t sluice_collect(const float *row, int32_t count, float least, const float *maxima, int32_t *ids) {
+  const __m256 leasts = _mm256_set1_ps(least);
   int32_t found = 0;
   for (int32_t at = 0; at < count; at += MAX_BLOCK) {
     if (!(maxima[at / MAX_BLOCK] >= least)) continue;
     for (int32_t i = at; i < at + MAX_BLOCK; i += VECTOR) {
-      const __m256 logits = _mm256_loadu_ps(row + i);
-      const __m256 is_in = _mm256_and_ps(_mm256_cmp_ps(logits, leasts, _CMP_GE_OQ), _mm256_cmp_ps(logits, belows, _CMP_LT_OQ));
+      const __m256 is_in = _mm256_cmp_ps(_mm256_loadu_ps(row + i), leasts, _CMP_GE_OQ);
       for (uint32_t bits = (uint32_t)_mm256_movemask_ps(is_in); bits != 0; bits &= bits - 1) ids[found++] = i + __builtin_ctz(bits);
     }
   }

@@ -9,6 +9,7 @@ import {
   type Grammar,
   GrammarError,
   type GrammarNode,
+  mark,
   oneOf,
   optional,
   repeat,
@@ -40,10 +41,6 @@ export function callGrammar(structure: CallStructure, answerGrammar: Grammar | u
   else if (answerGrammar !== undefined) root = choice(scope.add('answer', answerGrammar), callsAlone(markup, ways));
   else root = callsInTalk(markup, { ...ways, hasControl: openerTokenId !== undefined });
   return { root, rules: scope.rules };
-}
-
-function mark(spelling: string, tokenId: number | undefined): GrammarNode {
-  return tokenId === undefined ? text(spelling) : { kind: 'control', tokenId };
 }
 
 /** One call, its function's name first. */

@@ -49,19 +49,13 @@ describe.each(KINDS)('RowKernels in %s against plain loops', kind => {
     );
   });
 
-  test('collect: every id within the bounds, ascending', () => {
+  test('collect: every id from the bound on, ascending', () => {
     fc.assert(
-      fc.property(
-        logits,
-        fc.float({ min: -50, max: 50, noNaN: true }),
-        fc.float({ min: 0, max: 40, noNaN: true }),
-        (values, least, width) => {
-          const row = scanned(values);
-          const below = Math.fround(least + width);
-          const expected = Array.from(values.keys()).filter(id => values[id]! >= least && values[id]! < below);
-          expect(Array.from(row.ids.subarray(0, row.collect(least, below)))).toEqual(expected);
-        },
-      ),
+      fc.property(logits, fc.float({ min: -50, max: 50, noNaN: true }), (values, least) => {
+        const row = scanned(values);
+        const expected = Array.from(values.keys()).filter(id => values[id]! >= least);
+        expect(Array.from(row.ids.subarray(0, row.collect(least)))).toEqual(expected);
+      }),
       { seed: 4 },
     );
   });
