@@ -25,14 +25,21 @@ const MAX_AGE_MS = 400;
 const ENTRIES_PER_READ = 100;
 /** A snapshot that was too old is read again, but not at once. */
 const SNAPSHOT_PAUSE_MS = 500;
-const BEGINNING = '0-0';
+
+/** An entry of the stream. Ids begin anew with a stream: only the text tells two entries of one millisecond apart. */
+interface Entry {
+  id: string;
+  text: string;
+}
+/** Before all entries. */
+const BEGINNING: Entry = { id: '0-0', text: '' };
 
 export class PrefixFeed {
   readonly #link: FeedLink;
   readonly #directory: PrefixDirectory;
   readonly #onTrouble: (message: string) => void;
   /** The last entry that was read; undefined before the first look. */
-  #position: string | undefined;
+  #position: Entry | undefined;
   #readAt = 0;
   #reading: Promise<void> | undefined;
   /** When follow was last called. */
@@ -103,30 +110,33 @@ export class PrefixFeed {
   async #read(now: number): Promise<void> {
     try {
       // Snapshots are read after the place is marked, so that nothing lies between.
-      if (this.#position === undefined) this.#position = await this.#lastId();
-      else await this.#readChanges();
+      if (this.#position === undefined) this.#position = await this.#last();
+      else await this.#readChanges(this.#position);
       this.#readAt = now;
     } catch (error) {
       this.#onTrouble(error instanceof Error ? error.message : String(error));
     }
   }
 
-  async #readChanges(): Promise<void> {
-    const entries = await this.#link.run(client => client.xrange(PREFIX_CHANGES, `(${this.#position}`, '+', 'COUNT', ENTRIES_PER_READ));
-    for (const [id, fields] of entries) {
-      this.#position = id;
-      const update = decodeUpdate(fields[1] ?? '');
+  async #readChanges(from: Entry): Promise<void> {
+    // From our own entry on, not behind it: whether it is still ours tells whether the stream is.
+    const read = await this.#link.run(client => client.xrange(PREFIX_CHANGES, from.id, '+', 'COUNT', ENTRIES_PER_READ));
+    const entries = read.map(entryOf);
+    if (entries[0]?.id === from.id && entries[0].text === from.text) entries.shift();
+    for (const entry of entries) {
+      this.#position = entry;
+      const update = decodeUpdate(entry.text);
       if (update !== undefined && this.#directory.apply(update) === 'gap') this.#behind.add(update.batcherId);
     }
     // More than one answer holds is read by the next ones, or found to be gone and read as snapshots.
-    if (entries.length === ENTRIES_PER_READ) void this.#readChanges().catch(() => undefined);
+    if (read.length === ENTRIES_PER_READ) void this.#readChanges(this.#position!).catch(() => undefined);
     // A stream that began anew, with older ids than ours, would never be heard again.
-    else if (entries.length === 0 && isBefore(await this.#lastId(), this.#position!)) this.#position = BEGINNING;
+    else if (read.length === 0 && isBefore((await this.#last()).id, from.id)) this.#position = BEGINNING;
   }
 
-  async #lastId(): Promise<string> {
-    const last = await this.#link.run(client => client.xrevrange(PREFIX_CHANGES, '+', '-', 'COUNT', 1));
-    return last[0]?.[0] ?? BEGINNING;
+  async #last(): Promise<Entry> {
+    const [last] = await this.#link.run(client => client.xrevrange(PREFIX_CHANGES, '+', '-', 'COUNT', 1));
+    return last === undefined ? BEGINNING : entryOf(last);
   }
 
   async #ask(batcherId: string, now: number): Promise<void> {
@@ -140,6 +150,10 @@ export class PrefixFeed {
       })
       .catch(error => this.#onTrouble(String(error)));
   }
+}
+
+function entryOf([id, fields]: [string, string[]]): Entry {
+  return { id, text: fields[1] ?? '' };
 }
 
 /** Ids are `<milliseconds>-<counter>`. */

@@ -5,7 +5,7 @@ import { connectRedis } from '../../batcher/redis.ts';
 import { PrefixFeed } from '../../gateway/prefix-feed.ts';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
 import { PREFIX_CHANGES } from '../../shared/keys.ts';
-import { PrefixDirectory } from '../../shared/prefix-directory.ts';
+import { encodeUpdate, PrefixDirectory } from '../../shared/prefix-directory.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
@@ -105,6 +105,16 @@ describe('PrefixFeed', () => {
     await untilHeld('x', 4);
     await redis.flushall();
     await outbox.send([{ batcherId: 'x', epoch: 2, seq: 0, added: [[HASHES[0]!, 10]], evicted: [] }]);
+    await untilHeld('x', 1);
+  });
+
+  it('goes on when the new stream begins with the very id that was read last', async () => {
+    await tell('x', 0, HASHES);
+    await untilHeld('x', 4);
+    const [[id] = ['']] = await redis.xrevrange(PREFIX_CHANGES, '+', '-', 'COUNT', 1);
+    await redis.flushall();
+    const update = { batcherId: 'x', epoch: 2, seq: 0, added: [[HASHES[0]!, 10]] as const, evicted: [] };
+    await redis.xadd(PREFIX_CHANGES, id, 'e', encodeUpdate(update));
     await untilHeld('x', 1);
   });
 
