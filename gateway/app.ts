@@ -57,7 +57,7 @@ app.use(counted(counts, settings)); // within it: what it counts has a name in t
 app.use(cors()); // before the key: browsers send preflights without one
 app.use('/v1/messages/*', inMessageShape()); // before the key: its refusals have this shape too
 app.get('/v1/streams/:id', resumeByToken(settings)); // before the key: a token in the URL stands for it
-app.use('/v1/files', lingering()); // before the key: who is refused in the middle of a file is to read why
+app.use(lingering()); // before the key: who is refused in the middle of a body is to read why
 for (const path of ['/v1/*', '/tokenize', '/detokenize']) {
   app.use(path, requireKey(settings)); // before the body: nothing is read for a stranger
   app.use(path, metered(doors)); // after the key: the account is its owner's

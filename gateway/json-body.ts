@@ -2,6 +2,7 @@
 import { ApiError } from '../shared/errors.ts';
 import type { Settings } from './env.ts';
 import { joinedBytes } from './joined-bytes.ts';
+import { discard } from './linger.ts';
 
 export type JsonObject = Record<string, unknown>;
 
@@ -26,18 +27,21 @@ async function readBytes(request: Request, limit: number): Promise<Uint8Array> {
     return whole;
   }
   const chunks: Uint8Array[] = [];
+  const pieces = (request.body as ReadableStream<Uint8Array>)[Symbol.asyncIterator]();
   let size = 0;
   try {
-    for await (const chunk of request.body as ReadableStream<Uint8Array>) {
-      size += chunk.byteLength;
-      // Leaving the loop cancels the body, so the rest is not read.
-      if (size > limit) throw tooLarge(limit);
-      chunks.push(chunk);
+    for (let piece = await pieces.next(); piece.done !== true; piece = await pieces.next()) {
+      size += piece.value.byteLength;
+      if (size > limit) break;
+      chunks.push(piece.value);
     }
   } catch (thrown) {
-    if (thrown instanceof ApiError) throw thrown;
     // Chunks that are none, or a client that left half-way.
     throw new ApiError('invalid_json', 'The request body could not be read to its end.', { cause: thrown });
+  }
+  if (size > limit) {
+    await discard(pieces);
+    throw tooLarge(limit);
   }
   return joinedBytes(chunks);
 }

@@ -6,18 +6,21 @@ import type { AppEnv } from './app-env.ts';
 
 /** Of somebody whose key was good. */
 const MOST_BYTES = 64 * 1024 * 1024;
-const STRANGER_BYTES = 64 * 1024;
+const STRANGER_BYTES = 1024 * 1024;
+/** Of so much the runtime reads what is left by itself. */
+const SMALL_BYTES = 64 * 1024;
 const MOST_MS = 5_000;
 
 /** Outside of all that may refuse a body unread. */
 export function lingering(): MiddlewareHandler<AppEnv> {
   return async function lingerOn(c, next) {
     await next();
-    const { body } = c.req.raw;
-    if (c.res.ok || body === null || body.locked || c.req.raw.bodyUsed) return;
+    const { body, headers } = c.req.raw;
+    if (c.res.ok || Number(headers.get('content-length') ?? Number.POSITIVE_INFINITY) <= SMALL_BYTES) return;
+    if (body === null || body.locked || c.req.raw.bodyUsed) return;
     await discard(
       (body as ReadableStream<Uint8Array>)[Symbol.asyncIterator](),
-      c.get('caller') === undefined ? STRANGER_BYTES : MOST_BYTES,
+      c.get('caller') === undefined && c.get('administrator') === undefined ? STRANGER_BYTES : MOST_BYTES,
     );
   };
 }
