@@ -15,14 +15,16 @@ const MOST_MS = 5_000;
 export function lingering(): MiddlewareHandler<AppEnv> {
   return async function lingerOn(c, next) {
     await next();
-    const { body, headers } = c.req.raw;
-    if (c.res.ok || Number(headers.get('content-length') ?? Number.POSITIVE_INFINITY) <= SMALL_BYTES) return;
-    if (body === null || body.locked || c.req.raw.bodyUsed) return;
-    await discard(
-      (body as ReadableStream<Uint8Array>)[Symbol.asyncIterator](),
-      c.get('caller') === undefined && c.get('administrator') === undefined ? STRANGER_BYTES : MOST_BYTES,
-    );
+    if (c.res.ok || Number(c.req.raw.headers.get('content-length') ?? Number.POSITIVE_INFINITY) <= SMALL_BYTES) return;
+    const isKnown = c.get('caller') !== undefined || c.get('administrator') !== undefined;
+    await discardBody(c.req.raw, isKnown ? MOST_BYTES : STRANGER_BYTES);
   };
+}
+
+/** Of a body that nobody has begun to read. */
+export async function discardBody({ body, bodyUsed }: Request, mostBytes = MOST_BYTES): Promise<void> {
+  if (body === null || body.locked || bodyUsed) return;
+  await discard((body as ReadableStream<Uint8Array>)[Symbol.asyncIterator](), mostBytes);
 }
 
 /** Ends when nothing more comes, when it was enough, or when it takes too long. Never throws. */

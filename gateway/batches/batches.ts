@@ -6,7 +6,7 @@ import { DurableObject } from 'cloudflare:workers';
 import { ApiError, toApiError } from '../../shared/errors.ts';
 import { type Env, readSettings, type Settings } from '../env.ts';
 import { errorResponse } from '../error-response.ts';
-import { discard } from '../linger.ts';
+import { discardBody } from '../linger.ts';
 import { plainError, type RefusedCall } from '../tenant-call.ts';
 import { BatchRunner } from './batch-runner.ts';
 import { type BatchRecord, BatchStore } from './batch-store.ts';
@@ -67,8 +67,7 @@ export class Batches extends DurableObject<Env> {
       if (url.pathname === '/content') return this.#content(url.searchParams.get('id') ?? '');
       return Response.json(await this.#receive(request));
     } catch (thrown) {
-      const { body } = request;
-      if (body !== null && !body.locked) await discard((body as ReadableStream<Uint8Array>)[Symbol.asyncIterator]());
+      await discardBody(request);
       const error = toApiError(thrown);
       if (error.cause !== undefined) log({ event: 'request_failed', code: error.code, cause: String(error.cause) });
       return errorResponse(error);
