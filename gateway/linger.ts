@@ -7,15 +7,12 @@ import type { AppEnv } from './app-env.ts';
 /** Of somebody whose key was good. */
 const MOST_BYTES = 64 * 1024 * 1024;
 const STRANGER_BYTES = 1024 * 1024;
-/** Of so much the runtime reads what is left by itself. */
-const SMALL_BYTES = 64 * 1024;
 const MOST_MS = 5_000;
 
-/** Outside of all that may refuse a body unread. */
+/** Outside of all that may answer with the body unread. Small ones too: workerd cuts off a client that is still about to send its body. */
 export function lingering(): MiddlewareHandler<AppEnv> {
   return async function lingerOn(c, next) {
     await next();
-    if (c.res.ok || Number(c.req.raw.headers.get('content-length') ?? Number.POSITIVE_INFINITY) <= SMALL_BYTES) return;
     const isKnown = c.get('caller') !== undefined || c.get('administrator') !== undefined;
     await discardBody(c.req.raw, isKnown ? MOST_BYTES : STRANGER_BYTES);
   };
@@ -30,8 +27,9 @@ export async function discardBody({ body, bodyUsed }: Request, mostBytes = MOST_
 /** Ends when nothing more comes, when it was enough, or when it takes too long. Never throws. */
 export async function discard(pieces: AsyncIterator<Uint8Array>, mostBytes = MOST_BYTES): Promise<void> {
   let isLate = false;
+  let timer: ReturnType<typeof setTimeout> | null = null;
   const late = new Promise<undefined>(resolve => {
-    setTimeout(() => {
+    timer = setTimeout(() => {
       isLate = true;
       resolve(undefined);
     }, MOST_MS);
@@ -45,5 +43,7 @@ export async function discard(pieces: AsyncIterator<Uint8Array>, mostBytes = MOS
     }
   } catch {
     // Its client has left.
+  } finally {
+    clearTimeout(timer);
   }
 }

@@ -1,4 +1,7 @@
-/** Whoever is refused in the middle of a large body reads why: no client loses the reply over what it still sends. */
+/** Whoever is refused in the middle of a body reads why: no client loses this reply, or the next on its connection, over what it still sends. */
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ErrorReply, type Stack, startStack } from './stack.ts';
 
@@ -31,4 +34,18 @@ test.each([
     } as RequestInit);
     expect([response.status, ((await response.json()) as ErrorReply).error.code]).toEqual([status, code]);
   }
+});
+
+test.each([40, 50_000])('%i bytes of a stranger that come after their head, and again on the same connection', async bytes => {
+  const { hostname, port } = new URL(stack.gateway.url);
+  const socket = connect(Number(port), hostname);
+  for (let time = 0; time < TIMES; time++) {
+    socket.write(`POST ${CHAT} HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer sk-nobody\r\ncontent-length: ${bytes}\r\n\r\n`);
+    await sleep(50);
+    socket.write('x'.repeat(bytes));
+    const [reply] = (await once(socket, 'data', { signal: AbortSignal.timeout(5_000) })) as [Buffer];
+    expect(reply.toString()).toContain('HTTP/1.1 401 ');
+    await sleep(50); // in which it might be closed
+  }
+  socket.destroy();
 });
