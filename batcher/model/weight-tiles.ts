@@ -1,5 +1,5 @@
 /**
- * WeightTiles: rows of quantized weights in the order in which the tiled kernels read them (engine/kernels/tiled.c says byte by byte
+ * WeightTiles: rows of quantized weights in the order in which the tiled kernels read them (engine/kernels/tiled.h says byte by byte
  * what a tile is): 8 rows together, block by block along the columns.
  */
 import type { QuantBlocks } from './quant-blocks.ts';

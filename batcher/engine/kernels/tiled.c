@@ -1,33 +1,8 @@
-/*
- * Tiled: matrix products of float activations with quantized weights, as the operators TiledMatMul and TiledGather.
- *
- * Weights lie in tiles of 8 rows; a tile holds its blocks one after the other along the columns, so that a product reads memory once,
- * front to back. One block of a tile, with B = block columns (16 or 32):
- *
- *   8 scales    (float16 or float32, one a row)
- *   8 offsets   (the same type; absent in 8-bit blocks)
- *   levels      4 bits: 4 groups of 32 bytes; byte 4 * row + i of group j holds column 4 j + i (low half) and 16 + 4 j + i (high half)
- *               8 bits: B / 4 groups of 32 bytes; byte 4 * row + i of group j holds column 4 j + i, signed
- *
- *   weight = scale * level + offset
- *
- * Activations are rounded to 8 bits with a scale for each block, as onnxruntime's and llama.cpp's kernels do. Every row of the result is
- * computed by the same operations in the same order whatever the other rows are and however the work is split: the same bits at
- * every batch size.
- */
+/* Tiled: the operators TiledMatMul and TiledGather; tiled.h says what a matrix of tiles is. */
 #include "operator.h"
-#include "vector.h"
-
-enum { TILE_ROWS = 8, ROW_GROUP = 4 };
+#include "tiled.h"
 
 /* ---- activations ------------------------------------------------------------------------------------------------------------------ */
-
-/* Rows of activations in 8 bits: levels [rows][columns]; scales and sums (scale times the sum of the levels) [rows][blocks]. */
-typedef struct {
-  int8_t *levels;
-  float *scales;
-  float *sums;
-} Activations;
 
 /* Grows and is kept: one for each thread that computes, as large as its largest product. */
 static __thread uint8_t *scratch;
@@ -77,122 +52,7 @@ AVX2 static void round_row(const float *x, int64_t columns, int block, int8_t *l
   }
 }
 
-/* ---- products of one tile with a group of rows ------------------------------------------------------------------------------------- */
-
-INLINE __m256 load_scales(const uint8_t *at, int is_half) {
-  return is_half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at)) : _mm256_loadu_ps((const float *)at);
-}
-
-INLINE __m256i four_levels(const int8_t *levels) {
-  int32_t word;
-  memcpy(&word, levels, 4);
-  return _mm256_set1_epi32(word);
-}
-
-/* y[r] = 8 results of row r. The tile's blocks lie at `tile`; rows of the activations are `columns` apart. */
-INLINE void tile_of_4_bits(const uint8_t *tile, int is_half, int64_t columns, const Activations *a, int64_t row, int rows, __m256 *y) {
-  const int64_t blocks = columns / 32;
-  const int scale_bytes = is_half ? 16 : 32;
-  const __m256i low_half = _mm256_set1_epi8(15);
-  const __m256i ones = _mm256_set1_epi16(1);
-  const int8_t *levels = a->levels + row * columns;
-  const float *scales = a->scales + row * blocks;
-  const float *sums = a->sums + row * blocks;
-  for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_scales(tile, is_half);
-    const __m256 offset = load_scales(tile + scale_bytes, is_half);
-    const uint8_t *quants = tile + 2 * scale_bytes;
-    /* 8 products of at most 15 * 127 * 2 fit in 16 bits. */
-    __m256i pairs[ROW_GROUP];
-    for (int r = 0; r < rows; r++) pairs[r] = _mm256_setzero_si256();
-    for (int j = 0; j < 4; j++) {
-      const __m256i both = _mm256_loadu_si256((const __m256i *)(quants + 32 * j));
-      const __m256i low = _mm256_and_si256(both, low_half);
-      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);
-      for (int r = 0; r < rows; r++) {
-        const int8_t *at = levels + r * columns + 32 * b + 4 * j;
-        pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(low, four_levels(at)));
-        pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(high, four_levels(at + 16)));
-      }
-    }
-    for (int r = 0; r < rows; r++) {
-      const __m256 dot = _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs[r], ones));
-      y[r] = _mm256_fmadd_ps(_mm256_mul_ps(dot, scale), _mm256_set1_ps(scales[r * blocks + b]), y[r]);
-      y[r] = _mm256_fmadd_ps(offset, _mm256_set1_ps(sums[r * blocks + b]), y[r]);
-    }
-    tile = quants + 128;
-  }
-}
-
-INLINE void tile_of_8_bits(const uint8_t *tile, int is_half, int block, int64_t columns, const Activations *a, int64_t row, int rows,
-                           __m256 *y) {
-  const int64_t blocks = columns / block;
-  const __m256i ones = _mm256_set1_epi16(1);
-  const int8_t *levels = a->levels + row * columns;
-  const float *scales = a->scales + row * blocks;
-  for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_scales(tile, is_half);
-    const uint8_t *quants = tile + (is_half ? 16 : 32);
-    __m256i dots[ROW_GROUP];
-    for (int r = 0; r < rows; r++) dots[r] = _mm256_setzero_si256();
-    for (int j = 0; j < block / 4; j++) {
-      const __m256i weights = _mm256_loadu_si256((const __m256i *)(quants + 32 * j));
-      const __m256i sizes = _mm256_abs_epi8(weights);
-      for (int r = 0; r < rows; r++) {
-        /* The unsigned factor is the weight's size, so the sign goes to the activation; 128 * 127 * 2 fits in 16 bits. */
-        const __m256i signs = _mm256_sign_epi8(four_levels(levels + r * columns + block * b + 4 * j), weights);
-        dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, signs), ones));
-      }
-    }
-    for (int r = 0; r < rows; r++) {
-      const __m256 dot = _mm256_cvtepi32_ps(dots[r]);
-      y[r] = _mm256_fmadd_ps(_mm256_mul_ps(dot, scale), _mm256_set1_ps(scales[r * blocks + b]), y[r]);
-    }
-    tile = quants + 8 * block;
-  }
-}
-
-/* gate * sigmoid(gate) * up */
-INLINE __m256 gated(__m256 gate, __m256 up) {
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  const __m256 one = _mm256_set1_ps(1.0f);
-  /* sigmoid(-|g|) is small / (1 + small); that of |g| is 1 / (1 + small). */
-  const __m256 small = exp_of_negative(_mm256_or_ps(gate, sign));
-  const __m256 share = _mm256_blendv_ps(one, small, gate);
-  return _mm256_mul_ps(_mm256_mul_ps(gate, up), _mm256_div_ps(share, _mm256_add_ps(one, small)));
-}
-
 /* ---- one product, in parts ------------------------------------------------------------------------------------------------------------ */
-
-typedef struct {
-  int64_t columns;
-  /* Rows of the matrix; with `is_gated`, tiles of gate and up take turns, and there are half as many results. */
-  int64_t matrix_rows;
-  int bits;
-  int block;
-  int is_half;
-  int is_gated;
-} MatrixShape;
-
-static int64_t tile_bytes(const MatrixShape *s) {
-  const int64_t scale_bytes = TILE_ROWS * (s->is_half ? 2 : 4);
-  const int64_t block_bytes = s->bits == 4 ? 2 * scale_bytes + 128 : scale_bytes + 8 * (int64_t)s->block;
-  return s->columns / s->block * block_bytes;
-}
-
-typedef struct {
-  const MatrixShape *shape;
-  const float *x;
-  const uint8_t *weights;
-  float *y;
-  int64_t rows;
-  Activations activations;
-  int64_t part_rows;
-  /* Results of a part: whole tiles, or pairs of them. */
-  int64_t part_tiles;
-} Product;
 
 AVX2 static void round_part(void *data, size_t part) {
   const Product *p = data;
@@ -203,53 +63,6 @@ AVX2 static void round_part(void *data, size_t part) {
   for (int64_t row = first; row < end; row++) {
     round_row(p->x + row * columns, columns, p->shape->block, p->activations.levels + row * columns, p->activations.scales + row * blocks,
               p->activations.sums + row * blocks);
-  }
-}
-
-INLINE void any_tile(const MatrixShape *s, const uint8_t *tile, const Activations *a, int64_t row, int rows, __m256 *y) {
-  if (s->bits == 4) {
-    if (s->is_half) tile_of_4_bits(tile, 1, s->columns, a, row, rows, y);
-    else tile_of_4_bits(tile, 0, s->columns, a, row, rows, y);
-  } else if (s->block == 32) {
-    if (s->is_half) tile_of_8_bits(tile, 1, 32, s->columns, a, row, rows, y);
-    else tile_of_8_bits(tile, 0, 32, s->columns, a, row, rows, y);
-  } else {
-    if (s->is_half) tile_of_8_bits(tile, 1, 16, s->columns, a, row, rows, y);
-    else tile_of_8_bits(tile, 0, 16, s->columns, a, row, rows, y);
-  }
-}
-
-INLINE void result_of(const Product *p, int64_t result_tile, int64_t row, int rows) {
-  const MatrixShape *s = p->shape;
-  const int64_t bytes = tile_bytes(s);
-  __m256 y[ROW_GROUP];
-  int64_t width = s->matrix_rows;
-  if (s->is_gated) {
-    __m256 up[ROW_GROUP];
-    width /= 2;
-    any_tile(s, p->weights + 2 * result_tile * bytes, &p->activations, row, rows, y);
-    any_tile(s, p->weights + (2 * result_tile + 1) * bytes, &p->activations, row, rows, up);
-    for (int r = 0; r < rows; r++) y[r] = gated(y[r], up[r]);
-  } else {
-    any_tile(s, p->weights + result_tile * bytes, &p->activations, row, rows, y);
-  }
-  for (int r = 0; r < rows; r++) _mm256_storeu_ps(p->y + (row + r) * width + result_tile * TILE_ROWS, y[r]);
-}
-
-AVX2 static void multiply_part(void *data, size_t part) {
-  const Product *p = data;
-  const int64_t tiles = p->shape->matrix_rows / TILE_ROWS / (p->shape->is_gated ? 2 : 1);
-  const int64_t first = (int64_t)part * p->part_tiles;
-  const int64_t end = first + p->part_tiles < tiles ? first + p->part_tiles : tiles;
-  /* A tile stays in the first-level cache while all rows pass. */
-  for (int64_t tile = first; tile < end; tile++) {
-    int64_t row = 0;
-    for (; row + ROW_GROUP <= p->rows; row += ROW_GROUP) result_of(p, tile, row, ROW_GROUP);
-    switch (p->rows - row) {
-      case 3: result_of(p, tile, row, 3); break;
-      case 2: result_of(p, tile, row, 2); break;
-      case 1: result_of(p, tile, row, 1); break;
-    }
   }
 }
 
@@ -293,6 +106,7 @@ AVX2 static void read_rows(const MatrixShape *s, const uint8_t *weights, const i
 typedef struct {
   Api api;
   MatrixShape shape;
+  void (*multiply_part)(void *product, size_t part);
 } Kernel;
 
 static Status create_kernel(const CustomOp *op, const void *api_table, const void *info, void **out) {
@@ -312,6 +126,8 @@ static Status create_kernel(const CustomOp *op, const void *api_table, const voi
   if (kernel == NULL) return failure(api, "tiled kernels: out of memory");
   kernel->api = api;
   kernel->shape = (MatrixShape){columns, matrix_rows, (int)bits, (int)block, is_half != 0, is_gated != 0};
+  const int has_vnni = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl");
+  kernel->multiply_part = has_vnni ? multiply_part_vnni : multiply_part_avx2;
   *out = kernel;
   return NULL;
 }
@@ -356,7 +172,7 @@ static Status multiply(void *data, void *context) {
   product.part_tiles = ceil_of(PART_WORK, rows * s->columns * TILE_ROWS);
   /* A product too small for two parts is still worth two threads. */
   if (product.part_tiles > (tiles + 1) / 2) product.part_tiles = (tiles + 1) / 2;
-  return in_parts(api, context, multiply_part, ceil_of(tiles, product.part_tiles), &product);
+  return in_parts(api, context, kernel->multiply_part, ceil_of(tiles, product.part_tiles), &product);
 }
 
 static Status gather(void *data, void *context) {
