@@ -2,20 +2,19 @@
  * Heartbeat: writes this batcher's card once an interval, hears whether it is asked to drain, and takes the card away at the end. A card is
  * dated by the clock of Redis, which all who read it have in common.
  */
-import type { Redis } from 'ioredis';
 import type { BatcherCard } from '../shared/batcher-card.ts';
 import { BATCHER_CARDS, CARD_INTERVAL_MS, CARD_STALE_MS, drainKey } from '../shared/keys.ts';
-import { redisNow } from './redis.ts';
+import { type RedisClient, redisNow } from './redis.ts';
 
 export class Heartbeat {
-  readonly #redis: Redis;
+  readonly #redis: RedisClient;
   readonly #card: () => Promise<BatcherCard>;
   readonly #onDrainAsked: () => void;
   #isDrainAsked = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `onDrainAsked` is called once, however often it is asked. */
-  constructor(redis: Redis, card: () => Promise<BatcherCard>, onDrainAsked: () => void) {
+  constructor(redis: RedisClient, card: () => Promise<BatcherCard>, onDrainAsked: () => void) {
     this.#redis = redis;
     this.#card = card;
     this.#onDrainAsked = onDrainAsked;

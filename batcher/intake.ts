@@ -5,11 +5,10 @@
  *   room? ── foremost of the queues ── fetch ── take
  *                 └ none ── wait for any
  */
-import { Redis } from 'ioredis';
 import { ownQueue, SHARED_QUEUE } from '../shared/keys.ts';
 import { QueueHeads } from './queue-heads.ts';
 import { QueueWorker, type TakenJob } from './queue-worker.ts';
-import { connectionOptions } from './redis.ts';
+import { openRedis, type RedisClient } from './redis.ts';
 
 export interface IntakeOptions {
   redisUrl: string;
@@ -30,8 +29,8 @@ const RETRY_PAUSE_MS = 200;
 
 export class Intake {
   readonly #options: IntakeOptions;
-  readonly #redis: Redis;
-  readonly #blocking: Redis;
+  readonly #redis: RedisClient;
+  readonly #blocking: RedisClient;
   readonly #heads: QueueHeads;
   readonly #queueNames: readonly string[];
   /** By name, in order: own, shared, adopted. */
@@ -47,8 +46,8 @@ export class Intake {
   constructor(options: IntakeOptions) {
     this.#options = options;
     this.#queueNames = options.queueNames ?? [ownQueue(options.batcherId), SHARED_QUEUE];
-    this.#redis = new Redis(connectionOptions(options.redisUrl));
-    this.#blocking = new Redis(connectionOptions(options.redisUrl));
+    this.#redis = openRedis(options.redisUrl);
+    this.#blocking = openRedis(options.redisUrl);
     for (const redis of [this.#redis, this.#blocking]) redis.on('error', options.failed);
     this.#heads = new QueueHeads({ model: options.model, redis: this.#redis, blocking: this.#blocking });
   }

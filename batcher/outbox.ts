@@ -2,7 +2,7 @@
  * Outbox: where events leave the batcher. Two pipelines a step: each job's own record, fenced against earlier attempts, and then one entry
  * a broker shard. Events of a job leave in order; a broken connection delays them and loses none.
  */
-import type { ChainableCommander, Redis } from 'ioredis';
+import type { ChainableCommander } from 'ioredis';
 import {
   cancelKey,
   fenceKey,
@@ -15,6 +15,7 @@ import {
   outKey,
 } from '../shared/keys.ts';
 import { decodeEvents, encodeEvent, isBulky, isTerminal, joinedEvents, type TokenEvent } from '../shared/token-event.ts';
+import type { RedisClient } from './redis.ts';
 
 /** A job as the outbox sees it. */
 export interface Recipient {
@@ -46,11 +47,11 @@ interface EncodedDispatch extends Dispatch {
 }
 
 export class Outbox {
-  readonly #redis: Redis;
+  readonly #redis: RedisClient;
   /** When the record's lifetime was last begun anew, by performance.now(). */
   readonly #refreshedAt = new WeakMap<Recipient, number>();
 
-  constructor(redis: Redis) {
+  constructor(redis: RedisClient) {
     this.#redis = redis;
   }
 

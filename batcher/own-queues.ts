@@ -2,13 +2,12 @@
  * OwnQueues: looks after the queues that are meant for one batcher each. A batcher keeps its own on the list; when its card is stale,
  * draining or gone, every other batcher of the model serves its queue, until it is empty and leaves the list.
  */
-import type { Redis } from 'ioredis';
 import { parseCard } from '../shared/batcher-card.ts';
 import { BATCHER_CARDS, CARD_INTERVAL_MS, ownQueue, ownQueuesKey, queueBeginning, queueKey } from '../shared/keys.ts';
-import { redisNow } from './redis.ts';
+import { type RedisClient, redisNow } from './redis.ts';
 
 export interface OwnQueuesOptions {
-  redis: Redis;
+  redis: RedisClient;
   model: string;
   batcherId: string;
   /** Which batchers' queues are to be served besides the own one; called each time that it was looked up. */

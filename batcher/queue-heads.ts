@@ -1,15 +1,15 @@
 /**
  * QueueHeads: which of several BullMQ queues has the job that is next, told by priority; and waiting for one on any of them at once.
  */
-import type { Redis } from 'ioredis';
 import { queueKey } from '../shared/keys.ts';
+import type { RedisClient } from './redis.ts';
 
 export interface QueueHeadsOptions {
   model: string;
   /** For commands that are answered at once. */
-  redis: Redis;
+  redis: RedisClient;
   /** Blocks while it waits. */
-  blocking: Redis;
+  blocking: RedisClient;
 }
 
 /** BullMQ's score of a waiting job is its priority times this, plus a number that counts up. */

@@ -3,9 +3,8 @@
  * event was written; one whose lock is lost belongs to somebody else.
  */
 import { type Job as QueueJob, Worker } from 'bullmq';
-import type { Redis } from 'ioredis';
 import { queuedJobKey, queueKey, queuePrefix } from '../shared/keys.ts';
-import { connectionOptions } from './redis.ts';
+import { connectionOptions, type RedisClient } from './redis.ts';
 
 /** A job that this process holds. `data` comes from the queue and is not yet checked. */
 export interface TakenJob {
@@ -23,8 +22,8 @@ export interface TakenJob {
 
 export interface QueueWorkerOptions {
   redisUrl: string;
-  /** For commands of our own; whoever gave it closes it. */
-  redis: Redis;
+  /** For commands of our own, and where it is a cluster's for BullMQ's; whoever gave it closes it. */
+  redis: RedisClient;
   model: string;
   queueName: string;
   /** Whose locks these are. */
@@ -50,7 +49,7 @@ export class QueueWorker {
   constructor(options: QueueWorkerOptions) {
     this.#options = options;
     this.#worker = new Worker(options.queueName, null, {
-      connection: connectionOptions(options.redisUrl),
+      connection: options.redis.isCluster ? options.redis : connectionOptions(options.redisUrl),
       prefix: queuePrefix(options.model),
       name: options.batcherId,
       autorun: false,

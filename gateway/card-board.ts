@@ -1,5 +1,5 @@
 /** CardBoard: which batchers there are, at most half a second old; it answers for a model's name and for where a model is served. */
-import { type BatcherCard, isFresh, parseCard, tasksOf } from '../shared/batcher-card.ts';
+import { type BatcherCard, CARD_CLOCK, isFresh, parseCard, tasksOf } from '../shared/batcher-card.ts';
 import { ApiError } from '../shared/errors.ts';
 import type { TaskKind } from '../shared/job.ts';
 import { BATCHER_CARDS } from '../shared/keys.ts';
@@ -49,10 +49,10 @@ export class CardBoard {
   async #read(): Promise<void> {
     const [entries, time] = await Promise.all([
       this.#link.run(client => client.hgetall(BATCHER_CARDS)),
-      this.#link.run(client => client.time()),
+      this.#link.run(async client => (await client.eval(CARD_CLOCK, 1, BATCHER_CARDS)) as [string, string]),
     ]);
     const now = Date.now();
-    // Cards are dated by the clock of Redis, and compared with ours by all who get them from here.
+    // Cards are dated by a clock of Redis, and compared with ours by all who get them from here.
     const ahead = now - (Number(time[0]) * 1_000 + Number(time[1]) / 1_000);
     const forgotten: string[] = [];
     const cards: BatcherCard[] = [];

@@ -249,8 +249,8 @@ const TEXTS = {
   redisUrl: {
     name: 'REDIS_URL',
     fallback: 'redis://127.0.0.1:6379',
-    pattern: /^rediss?(\+sentinel)?:\/\/[^\s]+$/,
-    rule: 'a URL that begins with redis:// or rediss://, or with redis+sentinel:// or rediss+sentinel://',
+    pattern: /^rediss?(\+sentinel|\+cluster)?:\/\/[^\s]+$/,
+    rule: 'a URL that begins with redis://, redis+sentinel:// or redis+cluster://, or with rediss for TLS',
     about: 'Where Redis or Valkey is; a secret when it holds a password.',
   },
   developmentKey: {

@@ -3,7 +3,8 @@
  * would put Node's globals within reach of the whole room; through this file the compiler never opens them.
  */
 
-import type { RedisAddress } from '../shared/redis-url.ts';
+import type { clusterOptions } from '../shared/redis-cluster.ts';
+import type { HostAndPort, ServerAddress } from '../shared/redis-url.ts';
 
 export interface RedisOptions {
   connectionName: string;
@@ -15,6 +16,17 @@ export interface RedisOptions {
   retryStrategy(attempt: number): number;
   /** Asked about each error that Redis answers: 2 connects anew and gives the command once more. */
   reconnectOnError(error: Error): false | 2;
+}
+
+export interface ClusterOptions extends ReturnType<typeof clusterOptions> {
+  clusterRetryStrategy(attempt: number): number;
+  /** Times a command is sent anew: to whoever has its key now, or after a while, when nobody has. */
+  maxRedirections: number;
+}
+
+interface Socket {
+  cork(): void;
+  uncork(): void;
 }
 
 /** [key, [entry id, [field, value, …]][]] for each stream that has something. */
@@ -36,19 +48,15 @@ export interface Pipeline {
   exec(): Promise<[Error | null, unknown][] | null>;
 }
 
-export declare class Redis {
-  constructor(options: RedisAddress & RedisOptions);
+/** What both kinds of client do. */
+declare abstract class Client {
   readonly status: string;
-  /** Its socket, while it has one. */
-  readonly stream?: { cork(): void; uncork(): void };
   on(event: 'ready' | 'close' | 'end', listener: () => void): this;
   on(event: 'error', listener: (error: Error) => void): this;
   off(event: 'ready', listener: () => void): this;
   /** With true it connects again at once. */
   disconnect(reconnect?: boolean): void;
   ping(): Promise<string>;
-  /** Seconds and, of the next, microseconds. */
-  time(): Promise<[string | number, string | number]>;
   get(key: string): Promise<string | null>;
   set(key: string, value: string, unit: 'PX', lifetimeMs: number): Promise<unknown>;
   /** `OK`, or null where the key was there before. */
@@ -69,8 +77,23 @@ export declare class Redis {
   pipeline(): Pipeline;
 }
 
+export declare class Redis extends Client {
+  constructor(options: ServerAddress & RedisOptions);
+  /** Its socket, while it has one. */
+  readonly stream?: Socket;
+}
+
+export declare class Cluster extends Client {
+  constructor(nodes: readonly HostAndPort[], options: ClusterOptions);
+  readonly isCluster: true;
+  /** The connections that it has at the moment. */
+  nodes(): Redis[];
+}
+
+export type RedisClient = Redis | Cluster;
+
 export interface QueueOptions {
-  connection: Redis;
+  connection: RedisClient;
   prefix: string;
   /** Bounds BullMQ's own stream of queue events, which nothing here reads. */
   streams: { events: { maxLen: number } };

@@ -1,7 +1,8 @@
 /** Redis: the connections of a broker. A command is answered or refused within a bound; nobody waits for a Redis that is away. */
 import { ApiError } from '../shared/errors.ts';
-import { parseRedisUrl } from '../shared/redis-url.ts';
-import { Redis } from './redis-driver.js';
+import { clusterOptions, singly } from '../shared/redis-cluster.ts';
+import { type ClusterAddress, parseRedisUrl } from '../shared/redis-url.ts';
+import { Cluster, type Pipeline, Redis, type RedisClient } from './redis-driver.js';
 
 export interface RedisLinkOptions {
   url: string;
@@ -17,6 +18,9 @@ export type LinkState = 'connected' | 'lost';
 
 const RETRY_STEP_MS = 50;
 const RETRY_MAX_MS = 500;
+/** So long ioredis waits before it sends a command anew that no node of a cluster takes at the moment; up to twice, to a wrong node and on from there. */
+const REDIRECTION_MS = 100;
+const REDIRECTIONS = 2;
 /** Longer than the longest pause between two tries. */
 const LOST_WAIT_MS = 1_000;
 const SILENT_TIMEOUTS = 3;
@@ -30,7 +34,7 @@ const LOOKS = 10;
 const RETRY_AFTER_SECONDS = 2;
 
 export class RedisLink {
-  readonly client: Redis;
+  readonly client: RedisClient;
   readonly #timeoutMs: number;
   #state: 'connecting' | 'connected' | 'lost' = 'connecting';
   #cause: string | undefined;
@@ -44,17 +48,7 @@ export class RedisLink {
 
   constructor(options: RedisLinkOptions) {
     this.#timeoutMs = options.timeoutMs;
-    this.client = new Redis({
-      ...parseRedisUrl(options.url),
-      connectionName: options.name,
-      connectTimeout: options.timeoutMs,
-      // A command that a lost connection took with it is refused, not kept: by the time it went out its caller would be gone.
-      enableOfflineQueue: false,
-      maxRetriesPerRequest: 0,
-      retryStrategy: attempt => Math.min(attempt * RETRY_STEP_MS, RETRY_MAX_MS),
-      // What was the master until a failover: behind the same address the new one answers.
-      reconnectOnError: error => (error.message.startsWith('READONLY') ? 2 : false),
-    });
+    this.client = openClient(options);
     this.client.on('error', error => {
       this.#cause = error.message;
     });
@@ -84,7 +78,7 @@ export class RedisLink {
    * The command's answer; whatever goes wrong is `dependency_unavailable`. A command may be given twice, when the connection was lost
    * before it could be sent.
    */
-  async run<T>(command: (client: Redis) => Promise<T>): Promise<T> {
+  async run<T>(command: (client: RedisClient) => Promise<T>): Promise<T> {
     for (let isRetry = false; ; isRetry = true) {
       if (!this.isConnected) await this.#ready();
       try {
@@ -103,13 +97,14 @@ export class RedisLink {
 
   /** Commands that are given in one breath go out in one write, since a write costs more than most commands. */
   #gather(): void {
-    const { stream } = this.client;
-    if (this.#isGathering || stream === undefined) return;
+    if (this.#isGathering) return;
     this.#isGathering = true;
-    stream.cork();
+    const connections = 'nodes' in this.client ? this.client.nodes() : [this.client];
+    const streams = connections.map(({ stream }) => stream).filter(stream => stream !== undefined);
+    for (const stream of streams) stream.cork();
     void breath().then(() => {
       this.#isGathering = false;
-      stream.uncork();
+      for (const stream of streams) stream.uncork();
     });
   }
 
@@ -161,6 +156,35 @@ export class RedisLink {
     if (!this.isConnected || Date.now() - this.#answeredAt < SILENT_TIMEOUTS * this.#timeoutMs) return;
     this.client.disconnect(true);
   }
+}
+
+const retryDelayMs = (attempt: number) => Math.min(attempt * RETRY_STEP_MS, RETRY_MAX_MS);
+
+function openClient({ url, name, timeoutMs }: RedisLinkOptions): RedisClient {
+  const address = parseRedisUrl(url);
+  if ('nodes' in address) return openCluster(address, { name, timeoutMs });
+  return new Redis({
+    ...address,
+    connectionName: name,
+    connectTimeout: timeoutMs,
+    // A command that a lost connection took with it is refused, not kept: by the time it went out its caller would be gone.
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: retryDelayMs,
+    // What was the master until a failover: behind the same address the new one answers.
+    reconnectOnError: error => (error.message.startsWith('READONLY') ? 2 : false),
+  });
+}
+
+function openCluster(address: ClusterAddress, { name, timeoutMs }: { name: string; timeoutMs: number }): Cluster {
+  const cluster = new Cluster(address.nodes, {
+    ...clusterOptions(address, { connectionName: name, connectTimeout: timeoutMs }),
+    clusterRetryStrategy: retryDelayMs,
+    // While a replica takes its master's place commands are kept, and not much longer than their callers wait.
+    maxRedirections: Math.ceil((REDIRECTIONS * timeoutMs) / REDIRECTION_MS),
+  });
+  cluster.pipeline = () => singly(cluster) as Pipeline;
+  return cluster;
 }
 
 /** As long as BullMQ takes from a call to its command: so many turns of promises, without any I/O. */

@@ -3,6 +3,15 @@ import { z } from 'zod';
 import type { TaskKind } from './job.ts';
 import { CARD_STALE_MS } from './keys.ts';
 
+/**
+ * Script: the clock that cards are dated by. In a cluster each node has its own; it is that of the node that has the cards.
+ *
+ * KEYS[1]  BATCHER_CARDS
+ *
+ * Output: { seconds, microseconds of the next }
+ */
+export const CARD_CLOCK = `return redis.call('TIME')`;
+
 export const BatcherCard = z.looseObject({
   version: z.int(),
   batcherId: z.string(),

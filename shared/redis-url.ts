@@ -3,9 +3,11 @@
  *
  *   redis://[user:password@]host[:port][/database]
  *   redis+sentinel://[user:password@]host[:port][,host[:port]…]/master[/database][?sentinel_username=…&sentinel_password=…]
+ *   redis+cluster://[user:password@]host[:port][,host[:port]…]
  *
- * and both with rediss for TLS. The second names sentinels, which know where the master of that name is at the moment. User, password and the values
- * behind the question mark are percent-encoded where they hold other than letters and digits. The result is what ioredis takes.
+ * and all with rediss for TLS. The second names sentinels, which know where the master of that name is at the moment; the third some nodes of a
+ * cluster, which know all others. User, password and the values behind the question mark are percent-encoded where they hold other than letters and
+ * digits. The result is what ioredis takes.
  */
 
 export interface HostAndPort {
@@ -20,7 +22,8 @@ interface Login {
   tls?: object;
 }
 
-export type RedisAddress = Login &
+/** One server at a time answers. */
+export type ServerAddress = Login &
   (
     | HostAndPort
     | {
@@ -35,7 +38,14 @@ export type RedisAddress = Login &
       }
   );
 
-const FORM = /^(rediss?)(\+sentinel)?:\/\/(?:([^:@/?]*)(?::([^@/?]*))?@)?([^/?\s@]+)((?:\/[^/?\s]*)*)(?:\?([^\s]*))?$/;
+/** Masters that share the keys among them, and their replicas. */
+export interface ClusterAddress extends Login {
+  nodes: HostAndPort[];
+}
+
+export type RedisAddress = ServerAddress | ClusterAddress;
+
+const FORM = /^(rediss?)(\+sentinel|\+cluster)?:\/\/(?:([^:@/?]*)(?::([^@/?]*))?@)?([^/?\s@]+)((?:\/[^/?\s]*)*)(?:\?([^\s]*))?$/;
 const HOST = /^(?:\[([0-9a-fA-F:.]+)\]|([^:,[\]]+))(?::(\d{1,5}))?$/;
 const PORT = 6379;
 const SENTINEL_PORT = 26_379;
@@ -44,7 +54,7 @@ const SENTINEL_PORT = 26_379;
 export function parseRedisUrl(url: string): RedisAddress {
   const match = FORM.exec(url);
   if (match === null) throw new Error('it must look like redis://[user:password@]host:port/database, or begin with rediss:// for TLS');
-  const [, scheme, sentinel, username, password, hosts, path, query] = match;
+  const [, scheme, kind, username, password, hosts, path, query] = match;
   const parts = path!.split('/').slice(1);
   const isTls = scheme === 'rediss';
   const login = (database: string | undefined): Login => ({
@@ -53,7 +63,11 @@ export function parseRedisUrl(url: string): RedisAddress {
     ...(password ? { password: decoded(password) } : {}),
     ...(isTls && { tls: {} }),
   });
-  if (sentinel === undefined) {
+  if (kind === '+cluster') {
+    if (parts.some(part => part !== '')) throw new Error('a cluster has no databases: nothing may stand behind its hosts');
+    return { nodes: hosts!.split(',').map(host => hostAndPort(host, PORT)), ...login(undefined) };
+  }
+  if (kind === undefined) {
     if (parts.length > 1) throw new Error('only a database number may stand behind the host');
     return { ...hostAndPort(hosts!, PORT), ...login(parts[0]) };
   }
@@ -79,6 +93,7 @@ export function redisLabel(url: string): string {
   const address = parseRedisUrl(url);
   const scheme = address.tls === undefined ? 'redis' : 'rediss';
   const database = address.db === 0 ? '' : `/${address.db}`;
+  if ('nodes' in address) return `${scheme}+cluster://${address.nodes.map(hostText).join(',')}`;
   if (!('sentinels' in address)) return `${scheme}://${hostText(address)}${database}`;
   return `${scheme}+sentinel://${address.sentinels.map(hostText).join(',')}/${address.name}${database}`;
 }

@@ -1,5 +1,6 @@
 /** RedisElsewhere: the check that somebody else's Redis can be used. What it says of an address never holds the password. */
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
+import { clusterOptions } from '../../shared/redis-cluster.ts';
 import { parseRedisUrl, type RedisAddress, redisLabel } from '../../shared/redis-url.ts';
 import { isNewEnough } from './redis-binary.ts';
 import { StartError } from './start-error.ts';
@@ -9,25 +10,21 @@ const PATIENCE_MS = 3_000;
 /** Connects, asks for the version and leaves; resolves with the label. */
 export async function checkRedis(url: string): Promise<string> {
   const { address, label } = read(url);
-  const redis = new Redis({
-    ...address,
-    sentinelRetryStrategy: () => null,
-    lazyConnect: true,
-    connectTimeout: PATIENCE_MS,
-    commandTimeout: PATIENCE_MS,
-    retryStrategy: () => null,
-    maxRetriesPerRequest: 0,
-    enableOfflineQueue: false,
-  });
+  const redis = open(address);
   let failure: Error | undefined;
-  redis.on('error', error => {
-    failure ??= error;
+  redis.on('error', (error: Error & { lastNodeError?: Error }) => {
+    failure ??= error.lastNodeError ?? error;
   });
   try {
-    await redis.connect();
+    await connected(redis);
     const server = await redis.info('server');
     const version = /^(?:valkey_version|redis_version):(\S+)/m.exec(server)?.[1] ?? '0';
     if (!isNewEnough(version)) throw new StartError(`Redis at ${label} is version ${version}; Sluice needs 6.2 or newer.`);
+    if (!redis.isCluster && /^redis_mode:cluster/m.test(server)) {
+      throw new StartError(
+        `Redis at ${label} is a node of a cluster. Begin its address with redis+cluster://, or rediss+cluster:// for TLS.`,
+      );
+    }
     return label;
   } catch (thrown) {
     if (thrown instanceof StartError) throw thrown;
@@ -35,6 +32,33 @@ export async function checkRedis(url: string): Promise<string> {
   } finally {
     redis.disconnect();
   }
+}
+
+function open(address: RedisAddress): Redis | Cluster {
+  const patience = { connectTimeout: PATIENCE_MS, commandTimeout: PATIENCE_MS };
+  if ('nodes' in address) {
+    return new Cluster(address.nodes, {
+      ...clusterOptions(address, patience),
+      lazyConnect: true,
+      slotsRefreshTimeout: PATIENCE_MS,
+      clusterRetryStrategy: () => null,
+    });
+  }
+  return new Redis({
+    ...address,
+    ...patience,
+    sentinelRetryStrategy: () => null,
+    lazyConnect: true,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+  });
+}
+
+/** A client of a cluster that says of itself that it is down ends without a word. */
+async function connected(redis: Redis | Cluster): Promise<void> {
+  const ended = new Promise<never>((_, reject) => redis.once('end', () => reject(new Error('the cluster is down'))));
+  await Promise.race([redis.connect(), ended]);
 }
 
 function read(url: string): { address: RedisAddress; label: string } {

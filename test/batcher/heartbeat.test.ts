@@ -1,14 +1,13 @@
 /** The heartbeat against a real Redis, beside cards of others and what is no card at all. */
-import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { Heartbeat } from '../../batcher/heartbeat.ts';
-import { connectRedis } from '../../batcher/redis.ts';
+import { connectRedis, type RedisClient } from '../../batcher/redis.ts';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
 import { BATCHER_CARDS, drainKey } from '../../shared/keys.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
-let redis: Redis;
+let redis: RedisClient;
 beforeAll(async () => {
   server = await startRedis();
   redis = connectRedis(server.url);

@@ -1,14 +1,13 @@
 /** The outbox and its Lua commands against a real Redis. */
-import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Outbox } from '../../batcher/outbox.ts';
-import { connectRedis } from '../../batcher/redis.ts';
+import { connectRedis, type RedisClient } from '../../batcher/redis.ts';
 import { cancelKey, fenceKey, GENERATION_LIFETIME_MS, generationKey, outKey } from '../../shared/keys.ts';
 import { decodeEvents, type TokenEvent } from '../../shared/token-event.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
-let redis: Redis;
+let redis: RedisClient;
 let outbox: Outbox;
 
 beforeAll(async () => {

@@ -1,19 +1,18 @@
 /** The publisher, its outbox and Lua command against a real Redis, with a directory that follows as the edge does. */
-import type { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { HeldPrefixes } from '../../batcher/held-prefixes.ts';
 import { MIXED } from '../../batcher/kv/block-origin.ts';
 import { KvCache } from '../../batcher/kv/kv-cache.ts';
 import { PrefixOutbox } from '../../batcher/prefix-outbox.ts';
 import { PrefixPublisher } from '../../batcher/prefix-publisher.ts';
-import { connectRedis } from '../../batcher/redis.ts';
+import { connectRedis, type RedisClient } from '../../batcher/redis.ts';
 import { PREFIX_CHANGES, PREFIX_CHANGES_PER_ENTRY, PREFIX_LIFETIME_MS, PREFIX_STREAM_LENGTH, prefixesKey } from '../../shared/keys.ts';
 import { prefixHashes } from '../../shared/prefix.ts';
 import { decodeSnapshot, decodeUpdate, PrefixDirectory } from '../../shared/prefix-directory.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 let server: RedisServer;
-let redis: Redis;
+let redis: RedisClient;
 beforeAll(async () => {
   server = await startRedis();
   redis = connectRedis(server.url);

@@ -1,7 +1,7 @@
 /** Product: the whole of Sluice as `npm start` runs it, with the real model, for one test file; ended with all its processes by `stop`. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Redis } from 'ioredis';
+import { openRedis, type RedisClient } from '../../batcher/redis.ts';
 import { Children } from '../../bench/children.ts';
 import { type StreamOptions, type StreamOutcome, streamChat } from '../../bench/load-client.ts';
 import { benchModel } from '../../bench/model.ts';
@@ -9,15 +9,14 @@ import { type Stack, type StackOptions, startStack } from '../../bench/stack.ts'
 import type { ListOut, UsageOut } from '../../shared/admin-wire.ts';
 import { parseCard } from '../../shared/batcher-card.ts';
 import { BATCHER_CARDS } from '../../shared/keys.ts';
-import { parseRedisUrl } from '../../shared/redis-url.ts';
 
 export class Product {
   readonly #stack: Stack;
-  readonly redis: Redis;
+  readonly redis: RedisClient;
 
   private constructor(stack: Stack) {
     this.#stack = stack;
-    this.redis = new Redis(parseRedisUrl(stack.redisUrl));
+    this.redis = openRedis(stack.redisUrl);
   }
 
   static async start(

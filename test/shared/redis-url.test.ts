@@ -49,10 +49,35 @@ describe('sentinels', () => {
   });
 });
 
+describe('a cluster', () => {
+  it.each([
+    [
+      'redis+cluster://n1,n2:7001',
+      {
+        nodes: [
+          { host: 'n1', port: 6379 },
+          { host: 'n2', port: 7001 },
+        ],
+        db: 0,
+      },
+      'redis+cluster://n1:6379,n2:7001',
+    ],
+    [
+      'rediss+cluster://u:p%40@[fd00::1]:7000/',
+      { nodes: [{ host: 'fd00::1', port: 7000 }], db: 0, username: 'u', password: 'p@', tls: {} },
+      'rediss+cluster://[fd00::1]:7000',
+    ],
+  ])('%s', (url, address, label) => {
+    expect(parseRedisUrl(url)).toEqual(address);
+    expect(redisLabel(url)).toBe(label);
+  });
+});
+
 describe('what is none', () => {
   it.each([
     ...['', 'localhost:6379', 'http://localhost', 'redis://', 'redis://s3cret@', 'redis://host:0', 'redis://host:70000', 'redis://a,b'],
     ...['redis://host/x', 'redis://host/1/2', 'redis+sentinel://host', 'redis+sentinel://host/', 'redis+sentinel://host/m/1/2'],
+    ...['redis+cluster://n1/1', 'redis+cluster://n1,', 'redis+cluster://u:s3cret@n1/main'],
     ...['redis://u:s3cret%@host', 'redis://u:s3cret@host:port', 'redis://u:s3cret@ho st', 'redis://[::1'],
   ])('%j', url => {
     expect(() => parseRedisUrl(url)).toThrow();
@@ -63,7 +88,7 @@ describe('what is none', () => {
     fc.assert(
       fc.property(
         fc.string({ maxLength: 60 }),
-        fc.constantFrom('', 'redis://', 'rediss+sentinel://', 'redis://:s3cret@'),
+        fc.constantFrom('', 'redis://', 'rediss+sentinel://', 'redis+cluster://', 'redis://:s3cret@'),
         (text, start) => {
           try {
             parseRedisUrl(start + text);

@@ -1,11 +1,10 @@
 /** QuickJobs: each job is answered once, whatever comes back, fails or dies; with a real Redis, and a service that does what the case says. */
-import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { Outbox } from '../../../batcher/outbox.ts';
 import type { TakenJob } from '../../../batcher/queue-worker.ts';
 import type { QuickAnswer } from '../../../batcher/quick/quick-answer.ts';
 import { QuickJobs } from '../../../batcher/quick/quick-jobs.ts';
-import { connectRedis } from '../../../batcher/redis.ts';
+import { connectRedis, type RedisClient } from '../../../batcher/redis.ts';
 import { ApiError } from '../../../shared/errors.ts';
 import type { Job } from '../../../shared/job.ts';
 import { BULKY_LIFETIME_MS, fenceKey, generationKey, OUT_ENTRY_BYTES, outKey } from '../../../shared/keys.ts';
@@ -13,7 +12,7 @@ import { decodeEvents, type TokenEvent } from '../../../shared/token-event.ts';
 import { type RedisServer, startRedis } from '../../redis-server.ts';
 
 let server: RedisServer;
-let redis: Redis;
+let redis: RedisClient;
 beforeAll(async () => {
   server = await startRedis();
   redis = connectRedis(server.url);
