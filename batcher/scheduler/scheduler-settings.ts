@@ -52,6 +52,15 @@ export const SCHEDULER_KNOBS = {
     about: 'Kept free when a sequence is admitted beside others, so that their growth does not preempt it at once.',
     isRatio: true,
   },
+  spareShare: {
+    default: 0.03,
+    least: 0,
+    most: 1,
+    unit: 'share of the KV budget',
+    about:
+      'Memory that rows keep, while the budget has it free, when nobody holds it any more: new pages cost several times what fills them.',
+    isRatio: true,
+  },
   maxWaiting: { default: 10_000, least: 1, most: 10_000_000, unit: 'requests', about: 'Waiting requests; more are refused.' },
   fairnessBoundTokens: {
     default: 4_096,

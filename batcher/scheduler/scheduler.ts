@@ -79,7 +79,10 @@ export class Scheduler {
     this.#clock = parts.clock;
     this.#waiting = new WaitingQueue(settings);
     this.#running = new RunningSet(settings.maxRunning);
-    this.#rowMemory = new RowMemory(kv, settings.maxRunning);
+    this.#rowMemory = new RowMemory(kv, {
+      rowCount: settings.maxRunning,
+      spareBlocks: Math.floor(settings.spareShare * kv.shape.budgetBlocks),
+    });
     this.#prefillPlanner = new PrefillPlanner({
       settings,
       kv,

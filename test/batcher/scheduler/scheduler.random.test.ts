@@ -25,6 +25,7 @@ const scenario = fc.record({
   maxChunksPerStep: fc.constantFrom(1, 1, 3),
   fillerCostTokens: fc.constantFrom(0, 256),
   agedShare: fc.constantFrom(1, 4),
+  spareShare: fc.constantFrom(0, 0.03, 0.3, 1),
 });
 
 test('nothing is lost, leaked, read wrong or ended twice', { timeout: 300_000 }, async () => {

@@ -461,6 +461,45 @@ describe('drafts', () => {
   });
 });
 
+describe('memory of rows that nobody holds', () => {
+  const releasesOf = (tested: SchedulerHarness): number[] => {
+    const counts: number[] = [];
+    tested.onPlan = plan => counts.push(plan.releases.length);
+    return counts;
+  };
+
+  test('is kept for the next, while the budget has it free', async () => {
+    const tested = harness({ budgetBlocks: 40, storeBlocks: 0, settings: { spareShare: 0.5 } });
+    const releases = releasesOf(tested);
+    for (const id of ['first', 'second']) {
+      tested.add({ id, promptTokenIds: prompt(20) });
+      await tested.drain();
+      expect(tested.kv.usage().rowBlocks).toBe(0);
+      expect(tested.engine.usedBlocks).toBeGreaterThan(0);
+    }
+    expect(releases.every(count => count === 0)).toBe(true);
+  });
+
+  test('goes back as far as others need it, and beyond the share that may be kept', async () => {
+    const tested = harness({ budgetBlocks: 12, storeBlocks: 0, settings: { spareShare: 0.25, admissionWatermark: 0 } });
+    const releases = releasesOf(tested);
+    tested.add({ id: 'long', promptTokenIds: prompt(30) });
+    await tested.drain();
+    // The harness holds the memory in use to the budget after every step.
+    for (const id of ['a', 'b', 'c']) tested.add({ id, promptTokenIds: prompt(8, id.charCodeAt(0) % 7), maxNewTokens: 6 });
+    await tested.drain();
+    expect(tested.engine.usedBlocks).toBeLessThanOrEqual(3);
+    expect(releases.some(count => count > 0)).toBe(true);
+  });
+
+  test('goes back at once where none may be kept', async () => {
+    const tested = harness({ budgetBlocks: 40, storeBlocks: 0, settings: { spareShare: 0 } });
+    tested.add({ id: 'only', promptTokenIds: prompt(20) });
+    await tested.drain();
+    expect(tested.engine.usedBlocks).toBe(0);
+  });
+});
+
 test('forks and growth meet in every way at the end of the budget', async () => {
   for (let budgetBlocks = 9; budgetBlocks < 20; budgetBlocks += 1) {
     for (let length = 5; length < 14; length += 1) {
