@@ -12,6 +12,7 @@ import { loadChat } from '../batcher/model/chat-template.ts';
 import type { EngineCurves } from '../planner/curve-measurement.ts';
 import { PlanningError } from '../planner/planning-error.ts';
 import { readServiceCurves, type ServiceCurves } from '../planner/service-curves.ts';
+import { DEFAULT_SIMULATED } from '../planner/simulated-batcher.ts';
 import type { BatcherOut, ListOut } from '../shared/admin-wire.ts';
 import type { BenchRun } from './bench.ts';
 import type { CurvesTask } from './engine-curves.ts';
@@ -66,7 +67,7 @@ async function measure(
   model: BenchModel,
   { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
 ): Promise<ServiceCurves> {
-  progress("measuring this host's service curves; about a minute");
+  progress("measuring this host's service curves; two minutes");
   const { threads, 'max-running': maxRunning, 'max-batched-tokens': maxBatchedTokens } = wish;
   const task: CurvesTask = { engine: engineOptions(model, { threads, rowCount: rowCountFor(maxRunning) }), maxRunning, maxBatchedTokens };
   const program = new URL('./engine-curves.ts', import.meta.url).pathname;
@@ -74,20 +75,26 @@ async function measure(
   const stack = await startStack({
     model,
     threads,
-    batcherArguments: batcherArguments(wish),
+    // As they are simulated.
+    batcherArguments: [...batcherArguments(wish), '--speculation', 'off'],
     progress,
     children,
   });
   try {
-    const path = await measurePath({ stack, text: await readText(), maxRunning, curves: engine, progress });
     const host = readHost();
     const card = await onlyBatcher(stack);
+    const room = { contextTokens: card.context_tokens, kvTokens: card.kv_capacity_tokens };
+    const template = await templateTokens(model);
+    const path = await measurePath({
+      ...{ stack, text: await readText(), curves: engine, templateTokens: template, progress },
+      settings: {
+        ...{ ...DEFAULT_SIMULATED, maxRunning, maxBatchedTokens, itlSloMs: wish['itl-slo'], hasPrefixStore: true },
+        ...room,
+      },
+    });
     return {
-      ...{ version: 1, host: `${host.cpuModel}, ${host.coreCount} cores`, model: model.name, threads },
-      ...{ measuredAt: new Date().toISOString(), contextTokens: card.context_tokens, kvTokens: card.kv_capacity_tokens },
-      ...engine,
-      path,
-      templateTokens: await templateTokens(model),
+      ...{ version: 2, host: `${host.cpuModel}, ${host.coreCount} cores`, model: model.name, threads },
+      ...{ measuredAt: new Date().toISOString(), ...room, ...engine, path, templateTokens: template },
     };
   } finally {
     await stack.close();

@@ -1,11 +1,14 @@
 /**
- * PathCost: what the whole product adds to its engine's own times on this host: the way of a request to the scheduler and of a token to the client, and how
- * much longer steps take beside gateway, Redis and clients. By streams through the real product, a third of a minute.
+ * PathCost: what the whole product adds to its engine's own times on this host: the way of a request to the scheduler and of a token to the client, how
+ * much longer steps take beside gateway, Redis and clients, and what requests that come and go while others run cost. By streams through the real
+ * product, a minute on a small host.
  */
 import { NO_PATH, type PathCosts, type ServiceCurves } from '../planner/service-curves.ts';
+import type { SimulatedSettings } from '../planner/simulated-batcher.ts';
 import { SimulatedEngine } from '../planner/simulated-engine.ts';
 import { type StreamOutcome, streamChat } from './load-client.ts';
 import { passage } from './passages.ts';
+import { measureRequests } from './request-cost.ts';
 import { percentile } from './spread.ts';
 import type { Stack } from './stack.ts';
 import { streamFigures } from './stream-figures.ts';
@@ -14,25 +17,25 @@ import { streamFigures } from './stream-figures.ts';
 const BATCHES = [1, 2, 8, 16, 32, 64, 128, 256];
 const PROBES = 6;
 const PROMPT_WORDS = 12;
-/** Of those by which prefill is measured. */
-const LONG_PROMPT_WORDS = 100;
 /** So that all streams run together for a while. */
 const TOKENS_AT_LEAST = 40;
 const TOKENS_PER_STREAM = 3;
-
 export interface PathMeasurement {
   stack: Stack;
   text: string;
-  maxRunning: number;
+  settings: SimulatedSettings;
+  /** With which every prompt begins. */
+  templateTokens: number;
   /** Of the engine alone, on the same host. */
   curves: Pick<ServiceCurves, 'decode' | 'prefill' | 'prefillPast' | 'copyMsPerToken'>;
   progress(line: string): void;
 }
 
-export async function measurePath({ stack, text, maxRunning, curves, progress }: PathMeasurement): Promise<PathCosts> {
+export async function measurePath({ stack, text, settings, templateTokens, curves, progress }: PathMeasurement): Promise<PathCosts> {
+  const { maxRunning } = settings;
   let index = 0;
-  const ask = async (maxTokens: number, words = PROMPT_WORDS): Promise<StreamOutcome> => {
-    const content = `Path ${passage(text, index++, words)}`;
+  const ask = async (maxTokens: number, promptWords = PROMPT_WORDS): Promise<StreamOutcome> => {
+    const content = `Path ${passage(text, index++, promptWords)}`;
     const body = { model: 'default', messages: [{ role: 'user', content }], max_tokens: maxTokens, ignore_eos: true, temperature: 0.8 };
     const outcome = await streamChat(stack.target, { body });
     if (outcome.faults.length > 0 || outcome.timings === undefined)
@@ -52,13 +55,6 @@ export async function measurePath({ stack, text, maxRunning, curves, progress }:
     50,
   );
   const engine = new SimulatedEngine({ ...curves, path: NO_PATH }, maxRunning);
-  progress('measuring prefill');
-  const shares: number[] = [];
-  while (shares.length < PROBES) {
-    const { timings, usage } = await ask(2, LONG_PROMPT_WORDS);
-    const { promptTokens, cachedTokens } = usage!;
-    shares.push(timings!.prefillMs / engine.prefillMs(cachedTokens, promptTokens - cachedTokens));
-  }
   const steps: PathCosts['steps'] = [];
   for (const rows of [...BATCHES.filter(batch => batch < maxRunning), maxRunning]) {
     progress(`measuring steps of ${rows} streams`);
@@ -71,11 +67,6 @@ export async function measurePath({ stack, text, maxRunning, curves, progress }:
     steps.push({ rows, extraMs: (rows * 1000) / rate - engine.decodeMs(rows, rows * context) });
   }
   // The batcher's clock starts at the gateway; what it does not see is split between the ways there and back, of which only the sum matters.
-  return {
-    arrivalMs: queueMs + aroundMs / 2,
-    deliveryMs: Math.max(0, aroundMs / 2),
-    fetchMs: 0,
-    prefillShare: percentile(shares, 50),
-    steps,
-  };
+  const path: PathCosts = { ...NO_PATH, arrivalMs: queueMs + aroundMs / 2, deliveryMs: Math.max(0, aroundMs / 2), steps };
+  return { ...path, ...(await measureRequests({ ask, curves: { ...curves, path }, settings, templateTokens, progress })) };
 }

@@ -27,7 +27,9 @@ export const PathCosts = z.strictObject({
   deliveryMs: Ms,
   /** Between two jobs that one batcher takes off the queue, as far as arrivalMs does not have it already. */
   fetchMs: Ms,
-  /** A prefill chunk takes so many times as long as the engine's run alone. */
+  /** What a request takes of a busy batcher's time once, besides its tokens: its job, prompt and end, here and by all others on its processors. */
+  requestMs: Ms,
+  /** A prefill chunk beside streams takes so many times as long as the engine's run alone. */
   prefillShare: z.number().min(0.1).max(100),
   /** A step of so many streams takes so much longer than the engine's run alone: sampling, text, events, and all others on its processors. */
   steps: points('rows', { rows: Count, extraMs: z.number().min(-1e6).max(1e6) }),
@@ -35,7 +37,7 @@ export const PathCosts = z.strictObject({
 export type PathCosts = z.infer<typeof PathCosts>;
 
 export const ServiceCurves = z.strictObject({
-  version: z.literal(1),
+  version: z.literal(2),
   host: z.string(),
   model: z.string(),
   threads: Count,
@@ -58,7 +60,7 @@ export const ServiceCurves = z.strictObject({
 export type ServiceCurves = z.infer<typeof ServiceCurves>;
 
 /** Nothing but the engine. */
-export const NO_PATH: PathCosts = { arrivalMs: 0, deliveryMs: 0, fetchMs: 0, prefillShare: 1, steps: [] };
+export const NO_PATH: PathCosts = { arrivalMs: 0, deliveryMs: 0, fetchMs: 0, requestMs: 0, prefillShare: 1, steps: [] };
 
 /** Throws PlanningError that names the file and the field. */
 export async function readServiceCurves(path: string): Promise<ServiceCurves> {

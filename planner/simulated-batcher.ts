@@ -50,6 +50,8 @@ export interface SimulatedBatcherParts {
 export interface BatcherUse {
   /** Time in which a step ran. */
   busyMs: number;
+  /** Of that, in prefill chunks. */
+  prefillMs: number;
   /** Time in decode runs, and the same times the rows of each. */
   decodeStepMs: number;
   rowMs: number;
@@ -62,7 +64,17 @@ export interface BatcherUse {
 }
 
 export function noUse(): BatcherUse {
-  return { busyMs: 0, decodeStepMs: 0, rowMs: 0, stepCount: 0, prefillTokens: 0, decodeTokens: 0, peakKvUse: 0, preemptionCount: 0 };
+  return {
+    busyMs: 0,
+    prefillMs: 0,
+    decodeStepMs: 0,
+    rowMs: 0,
+    stepCount: 0,
+    prefillTokens: 0,
+    decodeTokens: 0,
+    peakKvUse: 0,
+    preemptionCount: 0,
+  };
 }
 
 interface Stream {
@@ -181,7 +193,8 @@ export class SimulatedBatcher {
     const { engine } = this.#parts;
     for (const { sequenceId, cachedTokens, resumed } of plan.admitted)
       if (!resumed) this.#streams.get(sequenceId)!.cachedTokens = cachedTokens;
-    let at = this.#now + engine.copyMs(copiedTokens(plan));
+    const begunCount = plan.admitted.filter(({ resumed }) => !resumed).length;
+    let at = this.#now + begunCount * engine.requestMs + engine.copyMs(copiedTokens(plan));
     const chunkEnds: number[] = [];
     for (const { start, tokenIds } of plan.chunks) {
       const ms = engine.prefillMs(start, tokenIds.length);
@@ -189,6 +202,7 @@ export class SimulatedBatcher {
       chunkEnds.push(at);
       this.#policy.rates.prefilled({ start, tokens: tokenIds.length }, ms);
       this.#use.prefillTokens += tokenIds.length;
+      this.#use.prefillMs += ms;
     }
     const rows = plan.decode.length;
     if (rows > 0) {

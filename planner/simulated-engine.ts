@@ -11,6 +11,8 @@ export class SimulatedEngine {
   readonly #prefill: PiecewiseLine;
   readonly #past: ServiceCurves['prefillPast'];
   readonly #prefillShare: number;
+  /** Of a request, once. */
+  readonly requestMs: number;
   readonly #copyMsPerToken: number;
 
   /** `maxRows` is the largest batch that will be asked for. */
@@ -26,6 +28,7 @@ export class SimulatedEngine {
     this.#prefill = new PiecewiseLine(curves.prefill.map(({ tokens, ms }) => [tokens, ms]));
     this.#past = curves.prefillPast;
     this.#prefillShare = curves.path.prefillShare;
+    this.requestMs = curves.path.requestMs;
     this.#copyMsPerToken = curves.copyMsPerToken;
   }
 

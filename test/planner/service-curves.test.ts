@@ -23,7 +23,7 @@ test('what was kept is read, its points put in order', async () => {
 
 test.each([
   ['no JSON', '{"version":', 'is not JSON'],
-  ['another version', { ...CURVES, version: 2 }, 'version'],
+  ['another version', { ...CURVES, version: 3 }, 'version'],
   ['no decode steps', { ...CURVES, decode: [] }, 'decode'],
   ['a time below zero', { ...CURVES, copyMsPerToken: -1 }, 'copyMsPerToken'],
   ['a field that nobody knows', { ...CURVES, speed: 1 }, 'speed'],

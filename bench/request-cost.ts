@@ -1,0 +1,96 @@
+/**
+ * RequestCost: what requests that come and go beside others cost besides their tokens: clients of the whole product that ask again and again, with short
+ * prompts and with long ones, beside the same in simulated time. Half a minute on a small host.
+ */
+import { type ClosedLoop, type ClosedLoopRecord, simulateClosedLoop } from '../planner/closed-loop.ts';
+import type { PathCosts } from '../planner/service-curves.ts';
+import { simulatedLoad } from '../planner/simulated-load.ts';
+import type { StreamOutcome } from './load-client.ts';
+import { percentile } from './spread.ts';
+
+const CLIENTS = 8;
+const REQUESTS = 48;
+const TOKENS = 24;
+const PROMPT_WORDS = { short: 12, long: 150 };
+/** Of both loops in turn. */
+const ROUNDS = 3;
+/** Prefill beside streams is hardly faster than alone; the measurements may say so. */
+const LEAST_SHARE = 0.8;
+const FIT_ROUNDS = 8;
+
+export type RequestCost = Pick<PathCosts, 'requestMs' | 'prefillShare'>;
+
+export interface RequestMeasurement extends Pick<ClosedLoop, 'curves' | 'settings'> {
+  ask(maxTokens: number, promptWords: number): Promise<StreamOutcome>;
+  /** With which every prompt begins. */
+  templateTokens: number;
+  progress(line: string): void;
+}
+
+export async function measureRequests(measurement: RequestMeasurement): Promise<RequestCost> {
+  const { ask, curves, settings, templateTokens, progress } = measurement;
+  progress('measuring requests that come and go');
+  const runs: Record<'short' | 'long', LoopRun[]> = { short: [], long: [] };
+  for (let round = 0; round < ROUNDS; round++)
+    for (const length of ['short', 'long'] as const) runs[length].push(await runLoop(() => ask(TOKENS, PROMPT_WORDS[length])));
+  const realMs = (loops: readonly LoopRun[]): number =>
+    percentile(
+      loops.map(({ ms }) => ms),
+      50,
+    );
+  const simulate = ([loop]: readonly LoopRun[], cost: RequestCost): ClosedLoopRecord => {
+    const requests = loop!.promptTokens.map(promptTokens => ({ atMs: 0, promptTokens, completionTokens: TOKENS }));
+    return simulateClosedLoop({
+      ...{ curves: { ...curves, path: { ...curves.path, ...cost } }, settings, clientCount: CLIENTS },
+      requests: [...simulatedLoad(requests, { blockTokens: undefined, templateTokens })],
+    });
+  };
+  return fitRequests({
+    real: { shortMs: realMs(runs.short), longMs: realMs(runs.long) },
+    requestCount: REQUESTS,
+    simulate: cost => ({ short: simulate(runs.short, cost), long: simulate(runs.long, cost) }),
+  });
+}
+
+interface LoopRun {
+  /** From the first request to the last token. */
+  ms: number;
+  promptTokens: number[];
+}
+
+async function runLoop(ask: () => Promise<StreamOutcome>): Promise<LoopRun> {
+  const outcomes: StreamOutcome[] = [];
+  let sentCount = 0;
+  const client = async () => {
+    while (sentCount < REQUESTS) {
+      sentCount += 1;
+      outcomes.push(await ask());
+    }
+  };
+  await Promise.all(Array.from({ length: CLIENTS }, client));
+  const from = Math.min(...outcomes.map(({ startedAt }) => startedAt));
+  const to = Math.max(...outcomes.map(({ chunkTimes, endedAt }) => chunkTimes.at(-1) ?? endedAt));
+  return { ms: to - from, promptTokens: outcomes.map(({ usage }) => usage!.promptTokens) };
+}
+
+export interface RequestFit {
+  /** Two loops of as many requests, with short prompts and with long ones. */
+  real: { shortMs: number; longMs: number };
+  requestCount: number;
+  simulate(cost: RequestCost): { short: ClosedLoopRecord; long: ClosedLoopRecord };
+}
+
+/** With which both simulated loops take as long as the real ones; no request costs less than nothing. By Newton's method. Exported for its test. */
+export function fitRequests({ real, requestCount, simulate }: RequestFit): RequestCost {
+  let cost: RequestCost = { requestMs: 0, prefillShare: 1 };
+  for (let round = 0; round < FIT_ROUNDS; round++) {
+    const { short, long } = simulate(cost);
+    const [missingShort, missingLong] = [real.shortMs - short.ms, real.longMs - long.ms];
+    const [prefillShort, prefillLong] = [short.prefillMs / cost.prefillShare, long.prefillMs / cost.prefillShare];
+    const more = (missingLong - missingShort) / (prefillLong - prefillShort);
+    const requestMs = cost.requestMs + (missingShort - more * prefillShort) / requestCount;
+    if (requestMs >= 0) cost = { requestMs, prefillShare: Math.max(LEAST_SHARE, cost.prefillShare + more) };
+    else cost = { requestMs: 0, prefillShare: Math.max(LEAST_SHARE, cost.prefillShare + missingLong / prefillLong) };
+  }
+  return cost;
+}
