@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type ChainableCommander, type ClientContext, Cluster, Redis, type Result } from 'ioredis';
 import { CARD_CLOCK } from '../shared/batcher-card.ts';
 import { BATCHER_CARDS } from '../shared/keys.ts';
-import { clusterOptions, singly } from '../shared/redis-cluster.ts';
+import { clusterOptions, nameNodeFailure, singly } from '../shared/redis-cluster.ts';
 import { type ClusterAddress, parseRedisUrl, type ServerAddress } from '../shared/redis-url.ts';
 
 declare module 'ioredis' {
@@ -53,6 +53,7 @@ function openCluster(address: ClusterAddress): Cluster {
     // A command waits for whoever has its key next, however long that takes.
     maxRedirections: Number.POSITIVE_INFINITY,
   });
+  cluster.on('error', nameNodeFailure);
   cluster.pipeline = () => singly(cluster) as ChainableCommander;
   return cluster;
 }

@@ -1,6 +1,6 @@
 /** Redis: the connections of a broker. A command is answered or refused within a bound; nobody waits for a Redis that is away. */
 import { ApiError } from '../shared/errors.ts';
-import { clusterOptions, singly } from '../shared/redis-cluster.ts';
+import { clusterOptions, nameNodeFailure, singly } from '../shared/redis-cluster.ts';
 import { type ClusterAddress, parseRedisUrl } from '../shared/redis-url.ts';
 import { Cluster, type Pipeline, Redis, type RedisClient } from './redis-driver.js';
 
@@ -183,6 +183,7 @@ function openCluster(address: ClusterAddress, { name, timeoutMs }: { name: strin
     // While a replica takes its master's place commands are kept, and not much longer than their callers wait.
     maxRedirections: Math.ceil((REDIRECTIONS * timeoutMs) / REDIRECTION_MS),
   });
+  cluster.on('error', nameNodeFailure);
   cluster.pipeline = () => singly(cluster) as Pipeline;
   return cluster;
 }

@@ -1,6 +1,6 @@
 /**
- * RedisCluster: what a client of ioredis must do otherwise where Redis is a cluster, for gateway and batcher alike: how it is told of the nodes, and
- * commands that would go to one server together, each sent to the node that has its key.
+ * RedisCluster: what a client of ioredis must do otherwise where Redis is a cluster, for gateway and batcher alike: how it is told of the nodes, what
+ * its errors say, and commands that would go to one server together, each sent to the node that has its key.
  */
 import type { ClusterAddress } from './redis-url.ts';
 
@@ -22,6 +22,11 @@ export function clusterOptions({ nodes: _, ...login }: ClusterAddress, node: Nod
     slotsRefreshInterval: SLOTS_REFRESH_MS,
     redisOptions: { ...login, ...node },
   };
+}
+
+/** A client that gets no answer of any node says just that; from here on its error also says what the last one said. */
+export function nameNodeFailure(error: Error & { lastNodeError?: Error }): void {
+  if (error.lastNodeError !== undefined) error.message += ` ${error.lastNodeError.message}`;
 }
 
 type Word = string | number;

@@ -15,6 +15,8 @@ const POLL_MS = 50;
 /** The nodes' own connections to each other are on a port that is so much higher. */
 const BUS = 10_000;
 const MAX_PORT = 65_535;
+/** Of the machine, in certificates. */
+const NAME = 'localhost';
 
 /** It may be started again after its end, on the same port with what it had stored. */
 export interface ClusterNode {
@@ -29,19 +31,24 @@ export interface ClusterNode {
 export class RedisCluster {
   readonly #folder: string;
   readonly #nodes: readonly Node[];
+  readonly #isSecure: boolean;
 
-  private constructor(folder: string, nodes: readonly Node[]) {
+  private constructor(folder: string, nodes: readonly Node[], isSecure: boolean) {
     this.#folder = folder;
     this.#nodes = nodes;
+    this.#isSecure = isSecure;
   }
 
-  /** `redis-server` must be installed. What a node has taken survives its SIGKILL. */
-  static async start(): Promise<RedisCluster> {
+  /**
+   * `redis-server` must be installed. What a node has taken survives its SIGKILL. With a folder of what makeCertificates makes it is reached through
+   * TLS only, and its nodes tell their names.
+   */
+  static async start({ certificates }: { certificates?: string } = {}): Promise<RedisCluster> {
     const folder = await mkdtemp(join(tmpdir(), 'sluice-redis-cluster-'));
     const nodes: Node[] = [];
-    const cluster = new RedisCluster(folder, nodes);
+    const cluster = new RedisCluster(folder, nodes, certificates !== undefined);
     try {
-      for (let index = 0; index < 2 * MASTERS; index++) nodes.push(await Node.open(join(folder, String(index))));
+      for (let index = 0; index < 2 * MASTERS; index++) nodes.push(await Node.open(join(folder, String(index)), certificates));
       await cluster.#join();
     } catch (thrown) {
       await cluster.stop();
@@ -67,7 +74,25 @@ export class RedisCluster {
   }
 
   get url(): string {
-    return `redis+cluster://${this.#nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')}`;
+    return this.urlOf();
+  }
+
+  /** For a user of it. */
+  urlOf(login?: { user: string; password: string }): string {
+    const [scheme, host] = this.#isSecure ? ['rediss', NAME] : ['redis', '127.0.0.1'];
+    const before = login === undefined ? '' : `${login.user}:${encodeURIComponent(login.password)}@`;
+    return `${scheme}+cluster://${before}${this.#nodes.map(({ port }) => `${host}:${port}`).join(',')}`;
+  }
+
+  /** On every node, as ACL SETUSER takes it. */
+  async setUser(...words: string[]): Promise<void> {
+    for (const { redis } of this.#nodes) await redis.call('ACL', 'SETUSER', ...words);
+  }
+
+  /** What users were refused, by all nodes. */
+  async denials(): Promise<string[]> {
+    const logs = await Promise.all(this.#running.map(({ redis }) => redis.call('ACL', 'LOG')));
+    return (logs as unknown[][][]).flat().map(entry => entry.join(' '));
   }
 
   get #running(): readonly Node[] {
@@ -111,8 +136,8 @@ export class RedisCluster {
     });
   }
 
-  /** Resharding: the slot of this key, and all keys in it, go to the next master. */
-  async moveSlotOf(key: string): Promise<void> {
+  /** Resharding: the slot of this key, and all keys in it, go to the next master; the slot itself only after `whileOpen`. */
+  async moveSlotOf(key: string, whileOpen?: () => Promise<unknown>): Promise<void> {
     const slot = await this.slotOf(key);
     const source = await this.masterOf(key);
     const masters: ClusterNode[] = [];
@@ -121,11 +146,14 @@ export class RedisCluster {
     const [sourceId, targetId] = await Promise.all([idOf(source), idOf(target)]);
     await target.redis.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', sourceId);
     await source.redis.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', targetId);
-    for (;;) {
+    const moveKeys = async () => {
       const keys = (await source.redis.call('CLUSTER', 'GETKEYSINSLOT', slot, 10)) as string[];
-      if (keys.length === 0) break;
-      await source.redis.call('MIGRATE', '127.0.0.1', target.port, '', 0, 5_000, 'KEYS', ...keys);
-    }
+      if (keys.length > 0) await source.redis.call('MIGRATE', '127.0.0.1', target.port, '', 0, 5_000, 'KEYS', ...keys);
+      return keys.length;
+    };
+    while ((await moveKeys()) > 0);
+    await whileOpen?.();
+    while ((await moveKeys()) > 0);
     for (const { redis } of [target, ...masters.filter(node => node !== target)])
       await redis.call('CLUSTER', 'SETSLOT', slot, 'NODE', targetId);
   }
@@ -179,31 +207,48 @@ class Node implements ClusterNode {
   readonly port: number;
   readonly redis: Redis;
   readonly #folder: string;
+  readonly #certificates: string | undefined;
   #child: Child | undefined;
 
-  private constructor(port: number, folder: string) {
+  private constructor(port: number, folder: string, certificates: string | undefined) {
     this.port = port;
     this.#folder = folder;
-    this.redis = new Redis({ host: '127.0.0.1', port, lazyConnect: true, retryStrategy: () => POLL_MS, maxRetriesPerRequest: 20 });
+    this.#certificates = certificates;
+    this.redis = new Redis({
+      ...{ host: '127.0.0.1', port, lazyConnect: true, retryStrategy: () => POLL_MS, maxRetriesPerRequest: 20 },
+      ...(certificates !== undefined && { tls: { rejectUnauthorized: false } }),
+    });
     this.redis.on('error', () => undefined);
   }
 
-  static async open(folder: string): Promise<Node> {
+  static async open(folder: string, certificates: string | undefined): Promise<Node> {
     await mkdir(folder);
-    const node = new Node(await portWithBus(), folder);
+    const node = new Node(await portWithBus(), folder, certificates);
     await node.start();
     return node;
   }
 
   async start(): Promise<void> {
     const child = startChild('redis-server', [
-      ...['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.#folder, '--save', ''],
+      ...this.#portArguments(),
+      ...['--bind', '127.0.0.1', '--dir', this.#folder, '--save', ''],
       // The system has it before it is answered, which is enough for the end of a process.
       ...['--appendonly', 'yes', '--appendfsync', 'no', '--repl-diskless-sync-delay', '0'],
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS), '--cluster-replica-validity-factor', '0'],
     ]);
     this.#child = child;
     await child.until(() => this.redis.ping());
+  }
+
+  #portArguments(): string[] {
+    const folder = this.#certificates;
+    if (folder === undefined) return ['--port', String(this.port)];
+    return [
+      ...['--port', '0', '--tls-port', String(this.port), '--tls-cluster', 'yes', '--tls-replication', 'yes', '--tls-auth-clients', 'no'],
+      ...['--tls-cert-file', join(folder, 'server.pem'), '--tls-key-file', join(folder, 'server.key')],
+      ...['--tls-ca-cert-file', join(folder, 'authority.pem')],
+      ...['--cluster-announce-hostname', NAME, '--cluster-preferred-endpoint-type', 'hostname'],
+    ];
   }
 
   get isRunning(): boolean {

@@ -57,7 +57,8 @@ export async function startSecureRedis(): Promise<SecureRedis> {
   };
 }
 
-async function makeCertificates(folder: string): Promise<void> {
+/** `authority.pem`, and `server.pem` and `server.key` of this machine by its name and its address. `openssl` must be installed. */
+export async function makeCertificates(folder: string): Promise<void> {
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
   await openssl(['req', '-x509', ...key, '-subj', '/CN=Test authority', '-keyout', 'authority.key', '-out', 'authority.pem'], folder);
   await openssl(['req', ...key.slice(0, -2), '-subj', '/CN=localhost', '-keyout', 'server.key', '-out', 'server.csr'], folder);

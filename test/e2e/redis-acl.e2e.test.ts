@@ -8,9 +8,10 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadChat } from '../../batcher/model/chat-template.ts';
 import { prepareModel } from '../../batcher/model/prepare.ts';
-import { BATCHER_CARDS } from '../../shared/keys.ts';
+import { BATCHER_CARDS, queueKey, SHARED_QUEUE } from '../../shared/keys.ts';
 import { type Child, startChild } from '../child.ts';
 import { type GatewayServer, startGateway } from '../gateway-server.ts';
+import { RedisCluster } from '../redis-cluster.ts';
 import { type RedisServer, startRedis } from '../redis-server.ts';
 
 const PROJECT = join(import.meta.dirname, '..', '..');
@@ -55,14 +56,20 @@ function urlOf(user: keyof typeof PASSWORDS): string {
   return server.url.replace('redis://', `redis://${user}:${PASSWORDS[user]}@`);
 }
 
-/** As a user of Redis, with everything that it logs. */
-async function startBatcher(id: string): Promise<Child> {
+/** With everything that it logs. */
+function spawnBatcher(id: string, redisUrl: string): Child {
   const batcher = startChild('env', [
-    `REDIS_URL=${urlOf('sluice-batcher')}`,
+    `REDIS_URL=${redisUrl}`,
     ...[process.execPath, join(PROJECT, 'batcher', 'main.ts'), '--model-dir', modelFolder, '--batcher-id', id],
     ...['--threads', '1', '--log-level', 'trace'],
   ]);
   batchers.push(batcher);
+  return batcher;
+}
+
+/** As a user of Redis. */
+async function startBatcher(id: string): Promise<Child> {
+  const batcher = spawnBatcher(id, urlOf('sluice-batcher'));
   await batcher.until(async () => {
     if ((await admin.hexists(BATCHER_CARDS, id)) === 0) throw new Error('it has no card');
   });
@@ -81,9 +88,41 @@ function post(more: Record<string, unknown>, moreHeaders: Record<string, string>
 
 async function denials(): Promise<string[]> {
   const log = (await admin.call('ACL', 'LOG')) as unknown[][];
-  // The driver's name and version, which a Redis that knows the command is told of; denied, they stay untold.
-  return log.map(entry => entry.join(' ')).filter(entry => !entry.includes('client|setinfo'));
+  return log.map(entry => entry.join(' ')).filter(isFault);
 }
+
+/** The driver's name and version, which a Redis that knows the command is told of, stay untold where that is denied. */
+const isFault = (denial: string) => !denial.includes('client|setinfo');
+
+describe('as the users of docs/security.md on a cluster', () => {
+  it('the product answers while a slot moves and after masters and replicas have changed places, and is denied nothing', async () => {
+    const cluster = await RedisCluster.start();
+    for (const rule of rulesOf(readFileSync(join(PROJECT, 'docs', 'security.md'), 'utf8'))) await cluster.setUser(...rule);
+    const urlFor = (user: keyof typeof PASSWORDS) => cluster.urlOf({ user, password: PASSWORDS[user] });
+    const front = await startGateway({ redisUrl: urlFor('sluice-gateway') });
+    const batcher = spawnBatcher('on-cluster', urlFor('sluice-batcher'));
+    const ask = async () => {
+      const reply = await fetch(`${front.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${front.key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: 'default', messages: [{ role: 'user', content: PROMPT }], max_tokens: 8, stream: true }),
+      });
+      if (reply.status !== 200) throw new Error(`${reply.status} ${await reply.text()}`);
+      expect(await reply.text()).toContain('[DONE]');
+    };
+    try {
+      await batcher.until(ask);
+      await cluster.moveSlotOf(BATCHER_CARDS, ask);
+      for (const key of [BATCHER_CARDS, queueKey('any', SHARED_QUEUE, 'wait')]) await cluster.exchangeMasterOf(key);
+      await batcher.until(ask);
+      expect((await cluster.denials()).filter(isFault)).toEqual([]);
+    } finally {
+      await front.stop();
+      await batcher.stop();
+      await cluster.stop();
+    }
+  });
+});
 
 describe('as the users of docs/security.md', () => {
   it('the product answers, streams, resumes, cancels, repeats, survives a death, drains, and is denied nothing', async () => {

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { debianProgram } from '../debian-program.ts';
 import { startGateway } from '../gateway-server.ts';
+import { RedisCluster } from '../redis-cluster.ts';
 import { StartProcess } from '../scripts/start-process.ts';
-import { type SecureRedis, startSecureRedis } from '../secure-redis.ts';
+import { makeCertificates, type SecureRedis, SLUICE_ACL, startSecureRedis } from '../secure-redis.ts';
 
 const openssl = await debianProgram('openssl');
 let secure: SecureRedis;
@@ -24,27 +25,50 @@ afterAll(async () => {
 const npmStart = (url: string, environment: NodeJS.ProcessEnv = {}) =>
   new StartProcess({ args: ['--data', join(folder, 'data')], environment: { REDIS_URL: url, ...environment } });
 
+/** Once it is ready: a stream, whole. */
+async function answer(start: StartProcess): Promise<string> {
+  const url = await start.says(/Ready at (http\S+)/);
+  const key = await start.says(/(sk-sluice-dev-\S+)/);
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      ...{ model: 'default', temperature: 0, stream: true },
+      messages: [{ role: 'user', content: 'What is the capital of France? Answer in one sentence.' }],
+    }),
+  });
+  return await response.text();
+}
+
 describe.skipIf(openssl === undefined)('a Redis behind TLS', () => {
   it('serves gateway and batcher as the user that the address names', async () => {
     const start = npmStart(secure.url, { NODE_EXTRA_CA_CERTS: secure.authorityPath });
     try {
-      const url = await start.says(/Ready at (http\S+)/);
-      const key = await start.says(/(sk-sluice-dev-\S+)/);
+      expect(await answer(start)).toMatch(/Paris[\s\S]*data: \[DONE\]\n\n$/);
       expect(start.output).toContain(`rediss://${secure.host}:${secure.port}\n`);
       expect(start.output).not.toContain(encodeURIComponent(secure.password));
-      const response = await fetch(`${url}/v1/chat/completions`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({
-          ...{ model: 'default', temperature: 0, stream: true },
-          messages: [{ role: 'user', content: 'What is the capital of France? Answer in one sentence.' }],
-        }),
-      });
-      expect(await response.text()).toMatch(/Paris[\s\S]*data: \[DONE\]\n\n$/);
       // No command was one that the user may not give.
       expect(await secure.redis.info('errorstats')).not.toContain('NOPERM');
     } finally {
       await start.stop();
+    }
+  });
+
+  it('serves them as a cluster too', async () => {
+    const certificates = await mkdtemp(join(folder, 'certificates-'));
+    await makeCertificates(certificates);
+    const cluster = await RedisCluster.start({ certificates });
+    const login = { user: 'sluice', password: 'p@ss:w/rd%' };
+    await cluster.setUser(login.user, 'on', `>${login.password}`, ...SLUICE_ACL.split(' '));
+    const start = npmStart(cluster.urlOf(login), { NODE_EXTRA_CA_CERTS: join(certificates, 'authority.pem') });
+    try {
+      expect(await answer(start)).toMatch(/Paris[\s\S]*data: \[DONE\]\n\n$/);
+      expect(start.output).toContain('rediss+cluster://localhost:');
+      expect(start.output).not.toContain(encodeURIComponent(login.password));
+      expect(await cluster.denials()).toEqual([]);
+    } finally {
+      await start.stop();
+      await cluster.stop();
     }
   });
 

@@ -127,19 +127,23 @@ describe('a Redis elsewhere', () => {
     expect(await checkRedis(url)).toBe(`redis://127.0.0.1:${port}`);
   });
 
-  it('that does not answer, or refuses the password, is named without the password', async () => {
-    const { port } = await start();
+  it('that does not answer, refuses the password or is no cluster is named without the password', async () => {
+    const { url: server, port } = await start();
     const messages: string[] = [];
     for (const url of [
       `redis://user:s3cret@127.0.0.1:${port}/0`,
       'redis://:s3cret@127.0.0.1:1/3',
       'redis://:s3cret@no-such-host.invalid',
+      'redis+cluster://:s3cret@127.0.0.1:1',
+      server.replace('redis://', 'redis+cluster://'),
     ]) {
       messages.push(await checkRedis(url).then(String, error => error.message));
     }
     expect(messages[0]).toMatch(/refuses the user or password/);
     expect(messages[1]).toMatch(/^Redis at redis:\/\/127\.0\.0\.1:1\/3 does not answer \(ECONNREFUSED\)/);
     expect(messages[2]).toMatch(/no-such-host\.invalid:6379 does not answer/);
+    expect(messages[3]).toMatch(/^Redis at redis\+cluster:\/\/127\.0\.0\.1:1 does not answer/);
+    expect(messages[4]).toContain('has cluster support disabled');
     expect(messages.join()).not.toContain('s3cret');
   });
 
