@@ -6,6 +6,7 @@
 import { type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
 import type { AnswerParser, ParsedAnswer } from './reasoning/answer-parser.ts';
 import type { SampledToken, Sampler } from './sampling/sampler.ts';
+import type { TokenMask } from './sampling/token-mask.ts';
 import type { GrammarMatcher } from './structured/grammar-matcher.ts';
 import type { ChoiceText } from './text/choice-text.ts';
 
@@ -15,6 +16,7 @@ export interface ChoiceDelta {
   reasoning?: string;
   calls?: CallDelta[];
   logprobs?: TokenLogprob[];
+  windsUp?: true;
   finishReason?: FinishReason;
   stopText?: string;
 }
@@ -25,11 +27,13 @@ export interface ChoiceOptions {
   sampler: Sampler;
   /** Of an answer that has a structure. */
   matcher?: GrammarMatcher | undefined;
+  /** Its structure is brought to an end before its room runs out. Not that of calls: half a call that looks whole would be run. */
+  mayWindUp?: boolean;
   text: ChoiceText;
   /** Of an answer that may reason first, or call functions. */
   parser?: AnswerParser | undefined;
   endTokenIds: ReadonlySet<number>;
-  /** 0: nothing is sampled. */
+  /** What the request asks for at most, and the context has room for. 0: nothing is sampled. */
   maxTokens: number;
   reportsLogprobs: boolean;
 }
@@ -43,6 +47,9 @@ export class Choice {
   /** Why sampling ended; what was sampled may not be told yet. */
   #samplingEnd: FinishReason | undefined;
   #finishReason: FinishReason | undefined;
+  /** Its structure was brought to an end before the room for it ran out, so where it ends the model did not choose. */
+  #isWoundUp = false;
+  #isWindingUpTold = false;
   #completionTokens = 0;
   #reasoningTokens = 0;
   #sampledAt: number | undefined;
@@ -82,10 +89,18 @@ export class Choice {
     return this.#options.parser?.mayReason ? this.#reasoningTokens : undefined;
   }
 
-  /** The token for `position`, from the model's logits of one row. */
+  /**
+   * The token for `position`, from the model's logits of one row. One behind which a structure could not be completed any more in the room that is
+   * left is not taken: then one is drawn from those behind which it can.
+   */
   sample(row: Float32Array, position: number): SampledToken {
     const { sampler, matcher } = this.#options;
-    const token = sampler.sample(row, position, matcher?.mask());
+    let token = sampler.sample(row, position, matcher?.mask());
+    const closing = matcher && this.#closingMask(matcher, token.tokenId);
+    if (closing !== undefined) {
+      this.#isWoundUp = true;
+      token = sampler.sample(row, position, closing);
+    }
     this.#accept(token.tokenId);
     return token;
   }
@@ -116,7 +131,7 @@ export class Choice {
   /** The certain text of tokens that were sampled. */
   tell(tokens: readonly SampledToken[]): ChoiceDelta {
     const { endTokenIds, text, reportsLogprobs } = this.#options;
-    const spoken = this.#samplingEnd === 'stop' ? tokens.filter(token => !endTokenIds.has(token.tokenId)) : tokens;
+    const spoken = this.#samplingEnd === undefined ? tokens : tokens.filter(token => !endTokenIds.has(token.tokenId));
     this.#completionTokens += spoken.length;
     const logprobs: TokenLogprob[] = [];
     const parts: ParsedAnswer[] = [];
@@ -137,19 +152,23 @@ export class Choice {
     if (this.#finishReason !== undefined) parts.push(this.#rest(this.#finishReason));
     const reasoning = parts.map(part => part.reasoning).join('');
     const calls = joinedCalls(...parts.map(part => part.calls));
+    const startsWindingUp = this.#isWoundUp && !this.#isWindingUpTold;
+    this.#isWindingUpTold = this.#isWoundUp;
     return {
       tokenIds: tokens.map(token => token.tokenId),
       text: parts.map(part => part.text).join(''),
       ...(reasoning !== '' && { reasoning }),
       ...(calls.length > 0 && { calls }),
       ...(reportsLogprobs && { logprobs }),
+      ...(startsWindingUp && { windsUp: true as const }),
       ...(this.#finishReason !== undefined && { finishReason: this.#finishReason }),
       ...(text.stopText !== undefined && { stopText: text.stopText }),
     };
   }
 
   /** Takes over what an earlier attempt told. */
-  replay(tokenIds: readonly number[], finishReason: FinishReason | undefined): void {
+  replay({ tokenIds, finishReason, windsUp }: Pick<ChoiceDelta, 'tokenIds' | 'finishReason' | 'windsUp'>): void {
+    if (windsUp) this.#isWoundUp = true;
     for (const tokenId of tokenIds) this.#accept(tokenId);
     this.tell(tokenIds.map(tokenId => ({ tokenId })));
     if (finishReason !== undefined) this.#finishReason = finishReason;
@@ -161,8 +180,16 @@ export class Choice {
     matcher?.accept(tokenId);
     this.#tokenIds.push(tokenId);
     // A structure that is complete needs no end token.
-    if (endTokenIds.has(tokenId) || matcher?.isComplete) this.#samplingEnd = 'stop';
+    if (endTokenIds.has(tokenId) || matcher?.isComplete) this.#samplingEnd = this.#isWoundUp ? 'length' : 'stop';
     else if (this.#tokenIds.length >= this.#options.maxTokens) this.#samplingEnd = 'length';
+  }
+
+  /** Where the token leaves too little room to complete the structure: the tokens that leave enough. Nothing where that is lost already. */
+  #closingMask(matcher: GrammarMatcher, tokenId: number): TokenMask | undefined {
+    if (!this.#options.mayWindUp) return undefined;
+    const left = this.#options.maxTokens - this.#tokenIds.length;
+    if (matcher.tokensToEndAfter(tokenId) < left || matcher.tokensToEnd > left) return undefined;
+    return matcher.closingMask(left - 1);
   }
 
   /** Tokens of reasoning are counted one by one. */

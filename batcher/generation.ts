@@ -72,7 +72,7 @@ export class Generation {
       this.#log.follow(event);
       this.deaths.follow(event);
       if (event.type === 'echo') this.#branches[event.prompt]?.echo?.skip(event.tokenCount);
-      if (event.type === 'delta') this.#choices[event.choice]?.replay(event.tokenIds, event.finishReason);
+      if (event.type === 'delta') this.#choices[event.choice]?.replay(event);
     }
   }
 

@@ -164,7 +164,9 @@ export class Generations {
       const prompts = promptsOf(job).map(prompt => this.#encoded(prompt));
       const form = formOf(callStructureOf(job, this.#options.toolSyntax) ?? job.structure, prompts[0]!.reasoning);
       const grammar = form && (await this.#options.grammarOf(form));
-      generation.open(this.#options.branchMaker.branchesOf(job, generation.scheduleId, { prompts, grammar }));
+      generation.open(
+        this.#options.branchMaker.branchesOf(job, generation.scheduleId, { prompts, grammar, contextTokens: this.#options.contextTokens }),
+      );
     } catch (error) {
       refusal = toApiError(error);
     }

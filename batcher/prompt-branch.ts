@@ -71,11 +71,15 @@ export class BranchMaker {
     this.#endTokenIds = new Set(tokenizer.endTokenIds);
   }
 
-  /** `grammar` is that of the answer's structure. Throws ApiError for sampling parameters that this model cannot follow. */
+  /** `grammar` is that of the answer's structure, `contextTokens` what prompt and answer may have together. Throws ApiError for sampling parameters that this model cannot follow. */
   branchesOf(
     job: Job,
     scheduleId: string,
-    { prompts, grammar }: { prompts: readonly EncodedPrompt[]; grammar?: CompiledGrammar | undefined },
+    {
+      prompts,
+      grammar,
+      contextTokens,
+    }: { prompts: readonly EncodedPrompt[]; grammar?: CompiledGrammar | undefined; contextTokens: number },
   ): PromptBranch[] {
     return prompts.map(({ prompt, tokenIds, reasoning }, index) => {
       const branchId = index === 0 ? scheduleId : `${scheduleId}/${index}`;
@@ -84,7 +88,7 @@ export class BranchMaker {
         scheduleId: branchId,
         prompt,
         promptTokenIds: tokenIds,
-        choices: this.#choicesOf(job, { branchId, tokenIds, index, grammar, reasoning }),
+        choices: this.#choicesOf(job, { branchId, tokenIds, index, grammar, reasoning, contextTokens }),
         echo: job.echo === undefined ? undefined : this.#echoOf(job, { prompt, tokenIds }),
       });
     });
@@ -92,7 +96,12 @@ export class BranchMaker {
 
   #choicesOf(
     job: Job,
-    of: Pick<EncodedPrompt, 'tokenIds' | 'reasoning'> & { branchId: string; index: number; grammar: CompiledGrammar | undefined },
+    of: Pick<EncodedPrompt, 'tokenIds' | 'reasoning'> & {
+      branchId: string;
+      index: number;
+      grammar: CompiledGrammar | undefined;
+      contextTokens: number;
+    },
   ): Choice[] {
     const { sampling, stopping } = job;
     // Equal prompts of one request are to have different answers, unless it is told from what they are drawn.
@@ -111,6 +120,7 @@ export class BranchMaker {
           this.#scratch,
         ),
         matcher: of.grammar && new GrammarMatcher(of.grammar),
+        mayWindUp: calls === undefined,
         text: new ChoiceText({
           tokenBytes,
           spelled: id => this.#tokenizer.tokenBytes(id, 'spelled'),
@@ -121,7 +131,7 @@ export class BranchMaker {
         }),
         parser: answerParserOf({ reasoning, calls }),
         endTokenIds: stopping.ignoreEos ? NO_TOKENS : this.#endTokenIds,
-        maxTokens: stopping.maxTokens ?? Number.POSITIVE_INFINITY,
+        maxTokens: Math.min(stopping.maxTokens ?? Number.POSITIVE_INFINITY, of.contextTokens - of.tokenIds.length),
         reportsLogprobs: sampling.topLogprobs !== undefined,
       });
     });

@@ -151,7 +151,7 @@ function findings(
   const ms = (value: number) => value.toFixed(2);
   const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
   const faultCount = outcomes.filter(({ fault }) => fault !== undefined).length;
-  const cutOffCount = outcomes.filter(({ isCutOff }) => isCutOff).length;
+  const woundUpCount = outcomes.filter(({ isWoundUp, fault }) => isWoundUp && fault === undefined).length;
   const refusedCount = outcomes.filter(({ status, fault }) => status === 400 && fault === undefined).length;
   return {
     title: `Structured answers on ${model.name}`,
@@ -182,9 +182,9 @@ function findings(
               title: 'A hundred schemas at temperature 1',
               columns: ['', 'answers'],
               rows: [
-                ['valid', String(outcomes.length - faultCount - refusedCount - cutOffCount)],
+                ['valid', String(outcomes.length - faultCount - refusedCount)],
+                ['of them brought to their end by max_tokens, and told so', String(woundUpCount)],
                 ['refused with the place, as they must be', String(refusedCount)],
-                ['cut off at max_tokens, and told so', String(cutOffCount)],
                 ['otherwise', String(faultCount)],
                 ['tokens', String(outcomes.reduce((sum, one) => sum + one.completionTokens, 0))],
               ],
@@ -197,7 +197,7 @@ function findings(
       compilation,
       answerCount: outcomes.length,
       refusedCount,
-      cutOffCount,
+      woundUpCount,
       faults: outcomes.filter(one => one.fault !== undefined),
     },
     bars: [
@@ -212,7 +212,7 @@ function findings(
           }),
         ),
       {
-        name: 'answers that are neither valid, refused with their place nor cut off by max_tokens',
+        name: 'answers that are neither valid nor refused with their place',
         value: faultCount,
         relation: '=',
         limit: 0,

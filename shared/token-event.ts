@@ -95,6 +95,8 @@ export interface DeltaEvent extends EventHead {
   /** Calls that the answer makes; `text` has nothing of them. */
   calls?: CallDelta[];
   logprobs?: TokenLogprob[];
+  /** Set once: from one of these tokens on the room that is left decides what may come, and so where the choice ends. */
+  windsUp?: true;
   /** Set once, on the last delta of this choice. */
   finishReason?: FinishReason;
   /** Beside it, where it was a stop string that ended the choice. */
@@ -202,7 +204,7 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
   tried: () => true,
   echo: ({ prompt, tokenCount, text, tokens }) =>
     isCount(prompt) && isCount(tokenCount) && typeof text === 'string' && (tokens === undefined || isLogprobs(tokens, true)),
-  delta: ({ choice, tokenIds, text, reasoning, calls, logprobs, finishReason, stopText }) =>
+  delta: ({ choice, tokenIds, text, reasoning, calls, logprobs, windsUp, finishReason, stopText }) =>
     isCount(choice) &&
     Array.isArray(tokenIds) &&
     tokenIds.every(isCount) &&
@@ -210,6 +212,7 @@ const BODIES: Record<TokenEvent['type'], (event: Fields) => boolean> = {
     (reasoning === undefined || typeof reasoning === 'string') &&
     (calls === undefined || (Array.isArray(calls) && calls.every(isCall))) &&
     (logprobs === undefined || isLogprobs(logprobs, false)) &&
+    (windsUp === undefined || windsUp === true) &&
     (finishReason === undefined || FINISH_REASONS.includes(finishReason as FinishReason)) &&
     (stopText === undefined || typeof stopText === 'string'),
   tokens: ({ tokenIds, texts, contextTokens }) =>

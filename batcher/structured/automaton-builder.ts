@@ -2,7 +2,7 @@
  * AutomatonBuilder: turns a grammar into an automaton, from the ends of texts to their beginnings, so that each part is built onto what follows it.
  * Its size is bounded; a part that nothing fits or that no vocabulary token spells is left out, and a grammar of which nothing is left is refused.
  */
-import type { Automaton } from './automaton.ts';
+import type { UnmeasuredAutomaton } from './automaton.ts';
 import { type BuiltState, trimmed } from './automaton-trimmer.ts';
 import { type Grammar, GrammarError, type GrammarNode, type GraphNode, type ListNode, repeat, shared } from './grammar.ts';
 import { type ByteRange, utf8Ranges } from './text/utf8-ranges.ts';
@@ -16,7 +16,7 @@ const MANY_COPIES = 256;
 const BLOCK_COPIES = 128;
 
 /** `writable` tells of each byte whether some token is that byte alone. Throws GrammarError. */
-export function buildAutomaton(grammar: Grammar, writable: Uint8Array): Automaton {
+export function buildAutomaton(grammar: Grammar, writable: Uint8Array): UnmeasuredAutomaton {
   return new AutomatonBuilder(grammar, writable).build();
 }
 
@@ -35,7 +35,7 @@ class AutomatonBuilder {
     this.#writable = writable;
   }
 
-  build(): Automaton {
+  build(): UnmeasuredAutomaton {
     const start = this.#ruleOf(this.#grammar.root, this.#grammar.root);
     for (;;) {
       const rule = this.#unbuilt.pop();

@@ -2,7 +2,7 @@
  * AutomatonTrimmer: takes away what can never end, and refuses what could never be followed: a grammar that nothing fits, and one with a rule that
  * calls itself before it has written anything.
  */
-import { type Automaton, type EdgeList, ENDS_ONLY } from './automaton.ts';
+import { type EdgeList, ENDS_ONLY, type UnmeasuredAutomaton } from './automaton.ts';
 import { GrammarError } from './grammar.ts';
 
 /** Lists as in the automaton's. */
@@ -24,7 +24,7 @@ export interface UntrimmedAutomaton {
 }
 
 /** Throws GrammarError. */
-export function trimmed({ states, start, controls, ruleNames }: UntrimmedAutomaton): Automaton {
+export function trimmed({ states, start, controls, ruleNames }: UntrimmedAutomaton): UnmeasuredAutomaton {
   const isProductive = productive(states);
   if (isProductive[start] === 0) throw new GrammarError('nothing that the model can write fits');
   for (const [index, state] of states.entries()) trim(state, isProductive[index] === 1, isProductive);
@@ -170,7 +170,7 @@ function leftmostCalls(states: readonly BuiltState[], rule: number, isNullable: 
   }
 }
 
-function byteClasses(states: readonly BuiltState[]): Pick<Automaton, 'classOfByte' | 'classCount'> {
+function byteClasses(states: readonly BuiltState[]): Pick<UnmeasuredAutomaton, 'classOfByte' | 'classCount'> {
   const isFirst = new Uint8Array(257);
   for (const { bytes } of states) {
     for (let i = 0; i < bytes.length; i += 3) {

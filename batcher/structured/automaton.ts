@@ -22,6 +22,8 @@ export interface Automaton {
   calls: EdgeList;
   /** 1 where a rule ends; ENDS_ONLY where besides nothing leads on. */
   isFinal: Uint8Array;
+  /** So many tokens are enough from each state to the end of its rule; see ShortestEnds. */
+  endTokens: Int32Array;
   /** Token ids of the control tokens that it knows. */
   controls: readonly number[];
   /** Bytes of one class are on the same edges everywhere. A class is a run of bytes. */
@@ -29,10 +31,17 @@ export interface Automaton {
   classCount: number;
 }
 
+/** Before it is known how far its ends are. */
+export type UnmeasuredAutomaton = Omit<Automaton, 'endTokens'>;
+
 export const ENDS_ONLY = 2;
 
 /** What it takes in memory. */
 export function automatonBytes(automaton: Automaton): number {
   const lists = [automaton.bytes, automaton.controlEdges, automaton.epsilons, automaton.calls];
-  return automaton.isFinal.byteLength + lists.reduce((sum, { start, entries }) => sum + start.byteLength + entries.byteLength, 0);
+  return (
+    automaton.isFinal.byteLength +
+    automaton.endTokens.byteLength +
+    lists.reduce((sum, { start, entries }) => sum + start.byteLength + entries.byteLength, 0)
+  );
 }

@@ -4,8 +4,9 @@ import type { Automaton } from './automaton.ts';
 import { GrammarError } from './grammar.ts';
 import { type CompileReply, compileStructure } from './grammar-compilation.ts';
 import type { AnswerForm } from './reasoned-structure.ts';
+import type { Spelling } from './spelled-vocabulary.ts';
 
-const writable = workerData as Uint8Array;
+const spelling = workerData as Spelling;
 
 parentPort!.on('message', (structure: AnswerForm) => {
   const reply = compile(structure);
@@ -14,7 +15,7 @@ parentPort!.on('message', (structure: AnswerForm) => {
 
 function compile(structure: AnswerForm): CompileReply {
   try {
-    return { automaton: compileStructure(structure, writable) };
+    return { automaton: compileStructure(structure, spelling) };
   } catch (error) {
     if (error instanceof GrammarError) return { refusal: { message: error.message, where: error.where, param: error.param } };
     // A stack that does not suffice is the structure's doing.
@@ -24,7 +25,7 @@ function compile(structure: AnswerForm): CompileReply {
 }
 
 /** Handed over, not copied. */
-function buffersOf({ bytes, controlEdges, epsilons, calls, isFinal }: Automaton): ArrayBuffer[] {
+function buffersOf({ bytes, controlEdges, epsilons, calls, isFinal, endTokens }: Automaton): ArrayBuffer[] {
   const arrays = [bytes, controlEdges, epsilons, calls].flatMap(({ start, entries }) => [start, entries]);
-  return [...arrays, isFinal].map(({ buffer }) => buffer as ArrayBuffer);
+  return [...arrays, isFinal, endTokens].map(({ buffer }) => buffer as ArrayBuffer);
 }

@@ -4,7 +4,7 @@
  */
 import type { TokenMask } from '../sampling/token-mask.ts';
 import { type Automaton, automatonBytes } from './automaton.ts';
-import { makeMask } from './mask-maker.ts';
+import { makeClosingMask, makeMask } from './mask-maker.ts';
 import type { SpelledVocabulary } from './spelled-vocabulary.ts';
 import { StateTable } from './state-table.ts';
 
@@ -48,13 +48,25 @@ export class CompiledGrammar {
   maskOf(state: number): TokenMask {
     let mask = this.#masks.get(state);
     if (mask !== undefined) return mask;
-    const before = this.#table.work;
-    this.#table.limitWork(Math.min(MAX_MASK_WORK, Math.max(MEAN_MASK_WORK, this.#savedWork)));
-    mask = makeMask(this.#table, state, this.vocabulary);
-    this.#table.limitWork(Number.POSITIVE_INFINITY);
-    this.#savedWork = Math.min(MAX_SAVED_WORK, this.#savedWork + MEAN_MASK_WORK - (this.#table.work - before));
+    mask = this.#bounded(table => makeMask(table, state, this.vocabulary));
     if (this.#masks.size * mask.words.byteLength > MAX_MASK_BYTES) this.#masks.clear();
     this.#masks.set(state, mask);
+    return mask;
+  }
+
+  /** Of the tokens that may come next those behind which so many more are enough to complete the answer; undefined where none was found. Not kept. */
+  closingMaskOf(state: number, tokenCount: number): TokenMask | undefined {
+    return this.#bounded(table => makeClosingMask({ table, state, tokenCount }, this.vocabulary));
+  }
+
+  /** Makes a mask within the work that it may take. */
+  #bounded<Mask>(make: (table: StateTable) => Mask): Mask {
+    const table = this.#table;
+    const before = table.work;
+    table.limitWork(Math.min(MAX_MASK_WORK, Math.max(MEAN_MASK_WORK, this.#savedWork)));
+    const mask = make(table);
+    table.limitWork(Number.POSITIVE_INFINITY);
+    this.#savedWork = Math.min(MAX_SAVED_WORK, this.#savedWork + MEAN_MASK_WORK - (table.work - before));
     return mask;
   }
 }

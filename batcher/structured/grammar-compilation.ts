@@ -6,6 +6,8 @@ import type { Automaton } from './automaton.ts';
 import { buildAutomaton } from './automaton-builder.ts';
 import { GrammarError } from './grammar.ts';
 import type { AnswerForm } from './reasoned-structure.ts';
+import { shortestEnds } from './shortest-ends.ts';
+import type { Spelling } from './spelled-vocabulary.ts';
 import { DEAD, StateTable } from './state-table.ts';
 import { structureGrammar } from './structure-grammar.ts';
 
@@ -18,9 +20,10 @@ const PROBES = 4;
 const PROBE_BYTES = 48;
 const MAX_PROBE_WORK = 300;
 
-/** `writable` tells of each byte whether some token is that byte alone. Throws GrammarError. */
-export function compileStructure(structure: AnswerForm, writable: Uint8Array): Automaton {
-  const automaton = buildAutomaton(structureGrammar(structure), writable);
+/** Throws GrammarError. */
+export function compileStructure(structure: AnswerForm, { writable, all }: Spelling): Automaton {
+  const built = buildAutomaton(structureGrammar(structure), writable);
+  const automaton = { ...built, endTokens: shortestEnds(built, all) };
   probe(automaton, writable);
   return automaton;
 }

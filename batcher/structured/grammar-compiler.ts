@@ -7,9 +7,10 @@ import type { Automaton } from './automaton.ts';
 import { GrammarError } from './grammar.ts';
 import type { CompileReply } from './grammar-compilation.ts';
 import type { AnswerForm } from './reasoned-structure.ts';
+import type { Spelling } from './spelled-vocabulary.ts';
 
 export interface GrammarCompilerOptions {
-  writable: Uint8Array;
+  spelling: Spelling;
   /** For one structure. */
   timeoutMs: number;
   memoryMegabytes: number;
@@ -82,9 +83,9 @@ export class GrammarCompiler {
   }
 
   #open(): Worker {
-    const { writable, memoryMegabytes } = this.#options;
+    const { spelling, memoryMegabytes } = this.#options;
     const thread = new Worker(new URL('./compile-thread.ts', import.meta.url), {
-      workerData: writable,
+      workerData: spelling,
       resourceLimits: { maxOldGenerationSizeMb: memoryMegabytes, maxYoungGenerationSizeMb: memoryMegabytes / 4, stackSizeMb: 4 },
       name: 'grammar-compiler',
     });

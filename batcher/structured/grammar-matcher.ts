@@ -31,6 +31,21 @@ export class GrammarMatcher {
     return this.#grammar.maskOf(this.#state);
   }
 
+  /** Of the tokens that may come next those behind which so many more are enough to complete it; undefined where none was found. */
+  closingMask(tokenCount: number): TokenMask | undefined {
+    this.#adopt();
+    return this.#grammar.closingMaskOf(this.#state, tokenCount);
+  }
+
+  /** So many tokens are enough to complete it from here, and once this token has come. An end token completes it. */
+  get tokensToEnd(): number {
+    return this.#isEnded ? 0 : this.#table.tokensToEnd(this.#state);
+  }
+
+  tokensToEndAfter(tokenId: number): number {
+    return this.#endTokenIds.has(tokenId) ? 0 : this.#table.tokensToEnd(this.#after(this.#state, tokenId));
+  }
+
   /** Makes the masks that are needed while these tokens come next, as far as they fit. */
   prepare(tokenIds: readonly number[]): void {
     this.mask();

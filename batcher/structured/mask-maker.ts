@@ -18,6 +18,30 @@ export function makeMask(table: StateTable, state: number, vocabulary: SpelledVo
   return { words, count };
 }
 
+/**
+ * Of the tokens that may come next those behind which `tokenCount` more are enough to complete the answer; undefined where none was found. An end token
+ * completes it.
+ */
+export function makeClosingMask(
+  { table, state, tokenCount }: { table: StateTable; state: number; tokenCount: number },
+  vocabulary: SpelledVocabulary,
+): TokenMask | undefined {
+  const words = vocabulary.emptyMask();
+  let count = 0;
+  const add = (id: number): void => {
+    words[id >>> 5]! |= 1 << (id & 31);
+    count++;
+  };
+  table.walk(vocabulary.all, state, (id, next) => {
+    if (table.tokensToEnd(next) <= tokenCount) add(id);
+  });
+  for (const [index, id] of table.automaton.controls.entries()) {
+    if (table.tokensToEnd(table.afterControl(state, index)) <= tokenCount) add(id);
+  }
+  if (table.mayEnd(state)) for (const id of vocabulary.endTokenIds) if (id < vocabulary.vocabSize) add(id);
+  return count === 0 ? undefined : { words, count };
+}
+
 /** How many plain characters may follow, whichever they are, up to the longest token's; undefined where it depends on which. */
 function plainLengthFrom(table: StateTable, state: number, { plainBytes, plainMasks }: SpelledVocabulary): number | undefined {
   const longest = plainMasks.length - 1;

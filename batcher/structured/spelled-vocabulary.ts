@@ -5,13 +5,20 @@
  */
 import { CodePointSet } from './text/code-point-set.ts';
 import { type ByteRange, utf8Ranges } from './text/utf8-ranges.ts';
-import { type SpelledToken, TokenTrie } from './token-trie.ts';
+import { type SpelledToken, type TokenTree, TokenTrie } from './token-trie.ts';
 
 export interface VocabularySource {
   vocabSize: number;
   endTokenIds: readonly number[];
   /** Empty for control tokens. */
   tokenBytes(id: number): Uint8Array;
+}
+
+/** What compiling a structure needs to know of a vocabulary: plain data. */
+export interface Spelling {
+  /** 1 for each byte that is a token alone. */
+  writable: Uint8Array;
+  all: TokenTree;
 }
 
 /** What may end or change a text in most grammars is not plain: quotes, backslashes, controls, and the beginnings of tags and calls. */

@@ -7,6 +7,7 @@
  */
 import type { Automaton } from './automaton.ts';
 import { Closure, END_FRAME, type Frame } from './closure.ts';
+import { FAR } from './shortest-ends.ts';
 import type { ByteRange } from './text/utf8-ranges.ts';
 import type { TokenTrie } from './token-trie.ts';
 
@@ -24,6 +25,9 @@ export class StateTable {
   /** Pairs: place, returns; ascending by place. */
   readonly #places: Int32Array[] = [new Int32Array(0)];
   readonly #mayEnd: boolean[] = [false];
+  /** Of states and of returns: so many tokens are enough to the end of the answer. */
+  readonly #endTokens: number[] = [FAR];
+  readonly #returnTokens: number[] = [FAR];
   readonly #ids = new Map<string, number>([['', DEAD]]);
   #successors: Int32Array;
   /** By the places that they begin with. */
@@ -92,14 +96,20 @@ export class StateTable {
     return this.#places[state]!.length === 0 && state !== DEAD;
   }
 
+  /** So many tokens are enough to complete the answer from here; FAR where none are. */
+  tokensToEnd(state: number): number {
+    return this.#endTokens[state]!;
+  }
+
   placeCount(state: number): number {
     return this.#places[state]!.length / 2;
   }
 
   /**
-   * Calls `found` for each token of the tree that may come next, as far as the work goes. This is the innermost loop of constrained decoding: it reads the table of successors itself.
+   * Calls `found` for each token of the tree that may come next, with the state behind it, as far as the work goes. This is the innermost loop of
+   * constrained decoding: it reads the table of successors itself.
    */
-  walk(trie: TokenTrie, state: number, found: (tokenId: number) => void): void {
+  walk(trie: TokenTrie, state: number, found: (tokenId: number, next: number) => void): void {
     const { byteAt, depthAt, endAt, tokenAt, twinOf, nodeCount, maxDepth } = trie;
     const { classOfByte } = this.automaton;
     const symbolCount = this.#symbolCount;
@@ -120,7 +130,7 @@ export class StateTable {
         continue;
       }
       path[depth] = next;
-      for (let tokenId = tokenAt[node]!; tokenId >= 0; tokenId = twinOf[tokenId]!) found(tokenId);
+      for (let tokenId = tokenAt[node]!; tokenId >= 0; tokenId = twinOf[tokenId]!) found(tokenId, next);
       node++;
     }
   }
@@ -256,6 +266,11 @@ export class StateTable {
     this.#places.push(places.slice());
     this.#placeBytes += places.byteLength * 4;
     this.#mayEnd.push(mayEnd);
+    let nearest = mayEnd ? 0 : FAR;
+    for (let i = 0; i < places.length; i += 2) {
+      nearest = Math.min(nearest, this.automaton.endTokens[places[i]!]! + this.#returnTokens[places[i + 1]!]!);
+    }
+    this.#endTokens.push(nearest);
     if ((id + 1) * this.#symbolCount > this.#successors.length) {
       const larger = new Int32Array(this.#successors.length * 2).fill(UNKNOWN, this.#successors.length);
       larger.set(this.#successors);
@@ -285,8 +300,19 @@ export class StateTable {
     if (id === undefined) {
       id = this.#returns.push(ascending) - 1;
       this.#returnIds.set(key, id);
+      this.#returnTokens.push(this.#tokensFrom(ascending));
     }
     return id;
+  }
+
+  #tokensFrom(frames: readonly number[]): number {
+    let nearest = FAR;
+    for (const frame of frames) {
+      if (frame === END_FRAME) return 0;
+      const { place, returns } = this.#frames[frame]!;
+      nearest = Math.min(nearest, this.automaton.endTokens[place]! + this.#returnTokens[returns]!);
+    }
+    return nearest;
   }
 }
 

@@ -15,7 +15,7 @@ export class StructuredOutput {
 
   constructor(source: VocabularySource) {
     const vocabulary = new SpelledVocabulary(source);
-    this.#compiler = new GrammarCompiler({ writable: vocabulary.writable, ...COMPILATION });
+    this.#compiler = new GrammarCompiler({ spelling: { writable: vocabulary.writable, all: vocabulary.all }, ...COMPILATION });
     this.#cache = new GrammarCache({ vocabulary, compile: structure => this.#compiler.compile(structure), ...CACHE });
   }
 

@@ -8,6 +8,9 @@ export interface SpelledToken {
   bytes: Uint8Array;
 }
 
+/** The tree alone, which threads can hand over. */
+export type TokenTree = Pick<TokenTrie, 'byteAt' | 'depthAt' | 'endAt' | 'tokenAt'>;
+
 export class TokenTrie {
   /** Per node: its byte, its depth from 1, the node behind its subtree, its token or -1. */
   readonly byteAt: Uint8Array;

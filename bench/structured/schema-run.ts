@@ -23,8 +23,11 @@ export interface SchemaOutcome {
   /** Of a whole answer. */
   text: string;
   completionTokens: number;
-  /** At MAX_TOKENS, which its finish_reason says: the schema lets texts be of any length, and the model did not come to an end. */
-  isCutOff: boolean;
+  /**
+   * It came to its end because of MAX_TOKENS, which its finish_reason says: the schema lets texts be of any length, and the model did not come to an
+   * end. Whole all the same.
+   */
+  isWoundUp: boolean;
   /** Why it is not as it should be; undefined where it is. */
   fault: string | undefined;
 }
@@ -61,7 +64,7 @@ interface Reply {
 
 async function runOne(target: Target, one: SchemaCase, seed: number): Promise<SchemaOutcome> {
   const response = await ask(target, one, seed);
-  const outcome = { name: one.name, seed, status: response.status, text: '', completionTokens: 0, isCutOff: false };
+  const outcome = { name: one.name, seed, status: response.status, text: '', completionTokens: 0, isWoundUp: false };
   const body = (await response.json()) as Partial<Reply> & { error?: { message: string; param: string | null } };
   if (one.refusedAt !== undefined) {
     const isTold =
@@ -72,8 +75,8 @@ async function runOne(target: Target, one: SchemaCase, seed: number): Promise<Sc
   const [choice] = (body as Reply).choices;
   const { content } = choice!.message;
   const completionTokens = (body as Reply).usage.completion_tokens;
-  const isCutOff = choice!.finish_reason === 'length' && completionTokens === MAX_TOKENS;
-  return { ...outcome, text: content, completionTokens, isCutOff, fault: isCutOff ? undefined : faultOf(one.schema, content) };
+  const isWoundUp = choice!.finish_reason === 'length';
+  return { ...outcome, text: content, completionTokens, isWoundUp, fault: faultOf(one.schema, content) };
 }
 
 async function ask({ baseUrl, apiKey }: Target, one: SchemaCase, seed: number): Promise<Response> {

@@ -118,6 +118,16 @@ describe('held to a form', () => {
     expect(JSON.parse(calls[0]![1]!).a).toMatch(/^[xy]$/);
   });
 
+  it('and told in the room there is: reasoning without end is ended, but where calls may come', async () => {
+    open(saying(`<think>${'Hm, so. '.repeat(40)}`));
+    const yes: Structure = { kind: 'choice', param: 'guided_choice', choices: ['yes', 'no'] };
+    const asked = { structure: yes, stopping: { maxTokens: 50 } };
+    const told = await run(job(asked));
+    expect(told).toMatchObject({ reasoning: expect.stringMatching(/^Hm, so\./), end: ['length'] });
+    expect(['yes', 'no']).toContain(told.text);
+    expect(await run(job({ ...asked, toolUse: use() }))).toMatchObject({ text: '', calls: [], end: ['length'], reasoningTokens: 50 });
+  });
+
   it('what cannot be held to is refused by its own field', async () => {
     open();
     const one = job({ structure: { kind: 'schema', param: 'response_format', schema: { not: {} } } });

@@ -107,7 +107,7 @@ export class Rig {
     const vocabulary = new SpelledVocabulary({ vocabSize, endTokenIds: [END_TOKEN], tokenBytes: spell });
     const grammars = new GrammarCache({
       vocabulary,
-      compile: async structure => compileStructure(structure, vocabulary.writable),
+      compile: async structure => compileStructure(structure, vocabulary),
       maxCount: 16,
       maxBytes: 2 ** 24,
     });

@@ -32,23 +32,43 @@ async function run(one: Job): Promise<{ text: string; end: string[] }> {
 }
 
 describe('a structured answer', () => {
-  it('ends with stop when it is complete, without an end token; with length where there is no room', async () => {
+  it('is complete within max_tokens: with stop where the model ended it, without an end token; with length where the room did', async () => {
     open();
     const ends = new Set<string>();
     for (let seed = 0; seed < 30; seed++) {
       const one = job({ sampling: { temperature: 1, seed }, stopping: { maxTokens: 8 } });
       const { text, end } = await run(one);
       ends.add(end[0]!);
-      if (end[0] === 'stop') {
-        expect(text).toMatch(/^(?:x[a-m]{2}y|z[n-w])+q$/);
-        expect(tokensOf(rig.eventsOf(one.id))).not.toContain(END_TOKEN);
-      } else {
-        expect(end).toEqual(['length']);
-        expect(text).toMatch(/^(?:x[a-m]{2}y|z[n-w])*(?:x[a-m]{0,2}|z)?$/);
-        expect(text).toHaveLength(8);
-      }
+      expect(text).toMatch(/^(?:x[a-m]{2}y|z[n-w])+q$/);
+      expect(text.length).toBeLessThanOrEqual(8);
+      expect(tokensOf(rig.eventsOf(one.id))).not.toContain(END_TOKEN);
+      // The same with more room: what is the same to the end was the model's own end.
+      const roomy = await run(job({ sampling: { temperature: 1, seed } }));
+      expect(end).toEqual([roomy.text === text ? 'stop' : 'length']);
     }
     expect(ends).toEqual(new Set(['stop', 'length']));
+  });
+
+  it('is brought to its end before the context is full, where the request names no limit', async () => {
+    open();
+    const one = job({ stopping: {}, prompt: { kind: 'tokens', tokenIds: [1, 2, 3, 4] }, structure: regex('[a-z]+(?:xyz)') });
+    const { text, end } = await run(one);
+    expect(end).toEqual(['length']);
+    expect(text).toMatch(/^[a-z]+xyz$/);
+    expect(text).toHaveLength(rig.engine.shape.contextTokens - 4);
+  });
+
+  it('is a beginning where not even the shortest answer has room', async () => {
+    open();
+    expect(await run(job({ structure: regex('abcdefgh'), stopping: { maxTokens: 5 } }))).toEqual({ text: 'abcde', end: ['length'] });
+  });
+
+  it('ends with an end token that the room asks for, which is not told', async () => {
+    // The model never wants to end.
+    open({ shapeLogits: logits => (logits[END_TOKEN] = -100) });
+    const one = job({ structure: regex('ab(?:c{6})*'), sampling: { temperature: 0 }, stopping: { maxTokens: 12 } });
+    expect(await run(one)).toEqual({ text: 'abcccccc', end: ['length'] });
+    expect(rig.eventsOf(one.id).at(-1)).toMatchObject({ type: 'finish', usage: { completionTokens: 8 } });
   });
 
   it('ends by the end token where more could follow, and not before it may', async () => {
@@ -137,8 +157,11 @@ describe('whatever happens to it', () => {
     for (const text of texts) expect(text).toMatch(/^(?:x[a-m]{2}y|z[n-w]){12}q$/);
   });
 
-  it('goes on at another batcher wherever the first one ended', async () => {
-    const one = job({ structure: regex('(?:x[a-m]{2}y|z[n-w]){6}q'), sampling: { temperature: 1, seed: 8 }, stopping: { maxTokens: 60 } });
+  it.each([
+    ['ended by the model', '(?:x[a-m]{2}y|z[n-w]){6}q', 60],
+    ['ended by its room', '(?:x[a-m]{2}y|z[n-w])*qpo', 17],
+  ])('goes on at another batcher wherever the first one ended: %s', async (_, pattern, maxTokens) => {
+    const one = job({ structure: regex(pattern), sampling: { temperature: 1, seed: 8 }, stopping: { maxTokens } });
     open();
     const whole = await run(one);
     const events = rig.eventsOf(one.id);

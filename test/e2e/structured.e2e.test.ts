@@ -37,8 +37,6 @@ describe('a hundred schemas', () => {
     expect(cases).toHaveLength(100);
     const outcomes = await runSchemas({ baseUrl: product.baseUrl, apiKey: product.key }, { cases, seeds: [1], concurrency: 32 });
     expect(outcomes.filter(({ fault }) => fault !== undefined).map(({ name, fault }) => `${name}: ${fault}`)).toEqual([]);
-    // A few let texts go on without end, and a small model does so now and then.
-    expect(outcomes.filter(({ isCutOff }) => isCutOff).length).toBeLessThan(4);
   });
 });
 

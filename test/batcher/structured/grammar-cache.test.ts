@@ -17,7 +17,7 @@ function cacheOf(bounds: Partial<GrammarCacheOptions> = {}) {
     maxBytes: 2 ** 30,
     compile: async structure => {
       compiled.push(structure);
-      return compileStructure(structure, BYTES.writable);
+      return compileStructure(structure, BYTES);
     },
     ...bounds,
   });
@@ -65,7 +65,7 @@ describe('the cache', () => {
     const { cache } = cacheOf({
       compile: async structure => {
         if (++tries === 1) throw new Error('the thread ended');
-        return compileStructure(structure, BYTES.writable);
+        return compileStructure(structure, BYTES);
       },
     });
     await expect(cache.grammarOf(choice('x'))).rejects.toThrow('the thread ended');
@@ -74,13 +74,13 @@ describe('the cache', () => {
 });
 
 describe('the compiler', () => {
-  const compiler = new GrammarCompiler({ writable: BYTES.writable, timeoutMs: 20_000, memoryMegabytes: 256 });
+  const compiler = new GrammarCompiler({ spelling: { writable: BYTES.writable, all: BYTES.all }, timeoutMs: 20_000, memoryMegabytes: 256 });
   afterAll(() => compiler.close());
 
   test('gives what is compiled here, one after the other', async () => {
     const structures: Structure[] = [choice('x'), { kind: 'json', param: 'p' }, { kind: 'regex', param: 'p', pattern: 'a+' }, choice('y')];
     const automata = await Promise.all(structures.map(one => compiler.compile(one)));
-    expect(automata).toEqual(structures.map(one => compileStructure(one, BYTES.writable)));
+    expect(automata).toEqual(structures.map(one => compileStructure(one, BYTES)));
   });
 
   test('hands on refusals with their place', async () => {
@@ -98,7 +98,7 @@ describe('the compiler', () => {
   });
 
   test('what takes too long is refused, and the next one gets a new thread', async () => {
-    const impatient = new GrammarCompiler({ writable: BYTES.writable, timeoutMs: 1, memoryMegabytes: 256 });
+    const impatient = new GrammarCompiler({ spelling: { writable: BYTES.writable, all: BYTES.all }, timeoutMs: 1, memoryMegabytes: 256 });
     const slow: Structure = {
       kind: 'schema',
       param: 'p',
@@ -113,7 +113,7 @@ describe('the compiler', () => {
   });
 
   test('what takes too much memory is refused, and the next one gets a new thread', async () => {
-    const small = new GrammarCompiler({ writable: BYTES.writable, timeoutMs: 60_000, memoryMegabytes: 12 });
+    const small = new GrammarCompiler({ spelling: { writable: BYTES.writable, all: BYTES.all }, timeoutMs: 60_000, memoryMegabytes: 12 });
     const choices = Array.from({ length: 60_000 }, (_, i) => `${Math.sin(i)}`);
     await expect(small.compile({ kind: 'choice', param: 'p', choices })).rejects.toThrow('memory');
     await expect(small.compile(choice('x'))).resolves.toBeDefined();

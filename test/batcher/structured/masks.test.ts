@@ -29,9 +29,9 @@ describe('masks', () => {
     fc.assert(
       fc.property(fc.array(word, { maxLength: 40 }), fc.nat(), (words, seed) => {
         const vocabulary = vocabularyOf(words);
-        const compiled = new CompiledGrammar(compileStructure(structure, vocabulary.writable), vocabulary);
+        const compiled = new CompiledGrammar(compileStructure(structure, vocabulary), vocabulary);
         const matcher = new GrammarMatcher(compiled);
-        const table = new StateTable(compileStructure(structure, vocabulary.writable));
+        const table = new StateTable(compileStructure(structure, vocabulary));
         const random = randomFrom(seed);
         let state = table.start;
         for (let step = 0; step < 30 && !matcher.isComplete; step++) {
@@ -57,8 +57,8 @@ describe('masks', () => {
     const spelled = ['', 'a', 'b', '"', 'ab', 'c"'].map(text => new TextEncoder().encode(text));
     const vocabulary = new SpelledVocabulary({ vocabSize: 6, endTokenIds: [0], tokenBytes: id => spelled[id]! });
     const choices = (...texts: string[]): Structure => ({ kind: 'choice', param: 'p', choices: texts });
-    expect(() => compileStructure(choices('xyz'), vocabulary.writable)).toThrow('nothing that the model can write');
-    const automaton = compileStructure(choices('abx', 'bab'), vocabulary.writable);
+    expect(() => compileStructure(choices('xyz'), vocabulary)).toThrow('nothing that the model can write');
+    const automaton = compileStructure(choices('abx', 'bab'), vocabulary);
     const matcher = new GrammarMatcher(new CompiledGrammar(automaton, vocabulary));
     expect(isSet(matcher.mask().words, 1)).toBe(false);
     expect(isSet(matcher.mask().words, 2)).toBe(true);
@@ -72,7 +72,7 @@ describe('a matcher', () => {
     schema: { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] },
   };
   const vocabulary = vocabularyOf(['{"a"', '": "', 'xy', '"}']);
-  const compiled = new CompiledGrammar(compileStructure(structure, vocabulary.writable), vocabulary);
+  const compiled = new CompiledGrammar(compileStructure(structure, vocabulary), vocabulary);
   const idsOf = (text: string) => Array.from(new TextEncoder().encode(text), byte => byte + 1);
 
   test('stands where its tokens alone have brought it', () => {
@@ -128,7 +128,7 @@ describe('states', () => {
 
   test('what a grammar keeps is bounded, and answers under way go on', () => {
     const vocabulary = vocabularyOf();
-    const compiled = new CompiledGrammar(compileStructure({ kind: 'json', param: 'p' }, vocabulary.writable), vocabulary);
+    const compiled = new CompiledGrammar(compileStructure({ kind: 'json', param: 'p' }, vocabulary), vocabulary);
     const matcher = new GrammarMatcher(compiled);
     let most = 0;
     for (const byte of new TextEncoder().encode('{"a":'.repeat(12_000))) {

@@ -10,7 +10,7 @@ import { BYTES, fits, randomFrom, randomText } from './structures.ts';
 const answer: Structure = { kind: 'choice', param: 'guided_choice', choices: ['yes', 'no'] };
 
 function tableOf(more: Partial<ReasonedStructure>): StateTable {
-  return new StateTable(compileStructure({ kind: 'reasoned', param: 'x', start: 'possible', answer, ...more }, BYTES.writable));
+  return new StateTable(compileStructure({ kind: 'reasoned', param: 'x', start: 'possible', answer, ...more }, BYTES));
 }
 
 describe('reasoning that may come', () => {
@@ -74,7 +74,7 @@ describe('behind it', () => {
     ['a grammar with rules', { kind: 'grammar', param: 'x', grammar: 'root ::= "(" root ")" | "x"' }],
     ['calls', calls(schema)],
   ])('%s: the same texts fit as do without it', (_, form) => {
-    const plain = new StateTable(compileStructure(form, BYTES.writable));
+    const plain = new StateTable(compileStructure(form, BYTES));
     const reasoned = tableOf({ answer: form });
     const begun = tableOf({ answer: form, start: 'begun' });
     for (let seed = 0; seed < 40; seed++) {

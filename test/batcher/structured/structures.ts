@@ -21,7 +21,7 @@ export const BYTES = vocabularyOf();
 type WithoutParam<S> = S extends { param: string } ? Omit<S, 'param'> : never;
 
 export function tableOf(structure: WithoutParam<Structure>, vocabulary = BYTES): StateTable {
-  return new StateTable(compileStructure({ ...structure, param: 'test' } as Structure, vocabulary.writable));
+  return new StateTable(compileStructure({ ...structure, param: 'test' } as Structure, vocabulary));
 }
 
 export function schemaTable(schema: unknown): StateTable {

@@ -46,7 +46,7 @@ const asking = (toolUse: ToolUse, structure?: Structure): Pick<Job, 'prompt' | '
 });
 
 function tableOf(job: ReturnType<typeof asking>, syntax: ToolSyntax): StateTable {
-  return new StateTable(compileStructure(callStructureOf(job, syntax)!, BYTES.writable));
+  return new StateTable(compileStructure(callStructureOf(job, syntax)!, BYTES));
 }
 
 const ajv = new Ajv2020({ strict: false });
@@ -233,7 +233,7 @@ describe('a schema that cannot be held to', () => {
     const job = asking(use());
     const tools = [...TOOLS, tool('f', { type: 'object', properties: { a: { not: {} } } })];
     const structure = callStructureOf({ ...job, prompt: { ...job.prompt, tools } as never }, { format: 'hermes' })!;
-    expect(() => compileStructure(structure, BYTES.writable)).toThrow(
+    expect(() => compileStructure(structure, BYTES)).toThrow(
       expect.objectContaining({ where: '#/properties/a/not', param: 'tools[3].function.parameters' }),
     );
   });
