@@ -1,5 +1,6 @@
-/** JsonBody: a request's body as a JSON object, its size and depth bounded before anything is parsed. */
+/** JsonBody: a request's body as a JSON object, its size, decoded, and depth bounded before anything is parsed. */
 import { ApiError } from '../shared/errors.ts';
+import { contentCoding, decoded } from './content-coding.ts';
 import type { Settings } from './env.ts';
 import { joinedBytes } from './joined-bytes.ts';
 import { discard } from './linger.ts';
@@ -10,9 +11,11 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
 type Bounds = Pick<Settings, 'maxBodyBytes' | 'maxJsonDepth'>;
 
-/** Throws `body_too_large` or `invalid_json`. */
-export async function readJsonBody(request: Request, bounds: Bounds): Promise<JsonObject> {
-  return parseJsonObject(decode(await readBytes(request, bounds.maxBodyBytes)), bounds.maxJsonDepth);
+/** Throws `body_too_large`, `unsupported_content_encoding` or `invalid_json`. */
+export async function readJsonBody(request: Request, { maxBodyBytes, maxJsonDepth }: Bounds): Promise<JsonObject> {
+  const coding = contentCoding(request);
+  const bytes = await readBytes(request, maxBodyBytes);
+  return parseJsonObject(decode(coding === undefined ? bytes : decoded(bytes, coding, maxBodyBytes)), maxJsonDepth);
 }
 
 async function readBytes(request: Request, limit: number): Promise<Uint8Array> {

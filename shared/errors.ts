@@ -20,6 +20,7 @@ const TABLE = {
   idempotency_conflict: { status: 409, type: 'invalid_request_error' },
   request_cancelled: { status: 499, type: 'invalid_request_error' },
   body_too_large: { status: 413, type: 'invalid_request_error' },
+  unsupported_content_encoding: { status: 415, type: 'invalid_request_error' },
   storage_full: { status: 413, type: 'invalid_request_error' },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   queue_full: { status: 429, type: 'rate_limit_error' },

@@ -14,7 +14,15 @@ export const BATCH_OPERATIONS: readonly Operation[] = [
     request: 'FileRequest',
     requestType: 'multipart/form-data',
     replies: [{ ...json(200, 'File', 'It is there.'), links: { retrieveFile: toFile, retrieveFileContent: toFile, deleteFile: toFile } }],
-    refusals: ['invalid_value', 'missing_required_parameter', 'body_too_large', 'storage_full', 'rate_limit_exceeded', 'queue_full'],
+    refusals: [
+      'invalid_value',
+      'missing_required_parameter',
+      'body_too_large',
+      'unsupported_content_encoding',
+      'storage_full',
+      'rate_limit_exceeded',
+      'queue_full',
+    ],
   },
   {
     ...{ method: 'get', path: '/v1/files', id: 'listFiles', tag: 'Batches', access: 'key' },

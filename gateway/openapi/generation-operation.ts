@@ -25,7 +25,7 @@ export const toStream = { id: '$response.header.x-sluice-stream-id' };
 export const GENERATION_REFUSALS: readonly ErrorCode[] = [
   ...(['invalid_json', 'invalid_value', 'missing_required_parameter', 'unsupported_parameter', 'context_length_exceeded'] as const),
   ...(['request_exceeds_limit', 'request_cancelled', 'model_not_found', 'idempotency_conflict', 'body_too_large'] as const),
-  ...(['rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
+  ...(['unsupported_content_encoding', 'rate_limit_exceeded', 'queue_full', 'generation_failed', 'no_batcher'] as const),
 ];
 export const QUICK_REFUSALS = GENERATION_REFUSALS.filter(code => code !== 'context_length_exceeded');
 

@@ -53,7 +53,9 @@ export const TAGS = {
 export const JSON_TYPE = 'application/json';
 export const SSE_TYPE = 'text/event-stream';
 
-export const BODY_REFUSALS: readonly ErrorCode[] = ['invalid_json', 'invalid_value', 'missing_required_parameter', 'body_too_large'];
+export const BODY_REFUSALS: readonly ErrorCode[] = [
+  ...(['invalid_json', 'invalid_value', 'missing_required_parameter', 'body_too_large', 'unsupported_content_encoding'] as const),
+];
 
 export function json(status: number, schema: ReplyName, description: string): Reply {
   return { status, description, content: { [JSON_TYPE]: schema } };

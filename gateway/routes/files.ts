@@ -6,6 +6,7 @@ import { type DeletedFileOut, type FileOut, fileOut } from '../batches/batch-wir
 import type { Reply } from '../batches/batches.ts';
 import type { StoredFile } from '../batches/file-store.ts';
 import { pageOf, readListRange } from '../batches/list-range.ts';
+import { requireUncoded } from '../content-coding.ts';
 import type { Settings } from '../env.ts';
 import { look } from '../metered.ts';
 import { batchesObject, callObject, refusedError } from '../tenant-call.ts';
@@ -22,6 +23,7 @@ export function createFile({ maxFileBytes }: Settings) {
   return async function create(c: Context<AppEnv>): Promise<Response> {
     // Before a byte of it is read: it is no work for a batcher, so nothing else looks at the key.
     await look(c);
+    requireUncoded(c.req.raw);
     const { body } = c.req.raw;
     if (Number(c.req.header('content-length') ?? 0) > maxFileBytes + FORM_BYTES) {
       throw new ApiError('body_too_large', `The file is larger than the limit of ${maxFileBytes} bytes.`, { param: 'file' });

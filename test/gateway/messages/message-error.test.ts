@@ -11,6 +11,7 @@ const PAIRS: Readonly<Record<number, string>> = {
   405: 'invalid_request_error',
   409: 'invalid_request_error',
   413: 'request_too_large',
+  415: 'invalid_request_error',
   429: 'rate_limit_error',
   500: 'api_error',
   501: 'api_error',
