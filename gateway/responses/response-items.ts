@@ -96,7 +96,7 @@ export function conversation(before: readonly ChatMessage[], items: readonly Ite
         messages.push({ role: 'tool', content: item.text, toolCallId: item.callId });
         break;
       case 'reasoning':
-        reasoning = item.text;
+        reasoning = reasoning === undefined ? item.text : `${reasoning}\n${item.text}`;
         // What follows it is no part of what was said before.
         isOpen = false;
         continue;

@@ -310,6 +310,28 @@ describe('reasoning', () => {
     expect(lastMessages()).toEqual(going);
   });
 
+  test('of several items in a row is all that was said', async () => {
+    const thought = (text: string) => ({
+      ...{ type: 'reasoning' as const, id: 'rs_1', summary: [], content: [{ type: 'reasoning_text' as const, text }] },
+    });
+    const said = (content: string) => ({ role: 'assistant' as const, content });
+    const input = [
+      thought('One.'),
+      thought(''),
+      thought('Two.'),
+      said('a'),
+      thought('Three.'),
+      said('b'),
+      { role: 'user' as const, content: 'go' },
+    ];
+    await openai.responses.create({ model: 'default', input });
+    expect(lastMessages()).toMatchObject([
+      { content: 'a', reasoning: 'One.\nTwo.' },
+      { content: 'b', reasoning: 'Three.' },
+      { role: 'user', content: 'go' },
+    ]);
+  });
+
   test('alone, when the length cut it', async () => {
     const cut: Script = { reasoning: ['Hm, '], finishReason: 'length' };
     const response = await openai.responses.create(ask(cut));
