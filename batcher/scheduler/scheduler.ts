@@ -22,6 +22,7 @@ import { isEmpty, makePlanDraft, type PlanDraft } from './plan-draft.ts';
 import { PrefillPlanner } from './prefill-planner.ts';
 import { quietSteps, takeQuietSteps } from './quiet-steps.ts';
 import { RowMemory } from './row-memory.ts';
+import { RowPlanner } from './row-planner.ts';
 import { RunningSet } from './running-set.ts';
 import type { SchedulerSettings } from './scheduler-settings.ts';
 import { Sequence } from './sequence.ts';
@@ -54,18 +55,14 @@ export class Scheduler {
   readonly #waiting: WaitingQueue;
   readonly #running: RunningSet;
   readonly #rowMemory: RowMemory;
+  readonly #rowPlanner: RowPlanner;
   readonly #prefillPlanner: PrefillPlanner;
   readonly #decodePlanner: DecodePlanner;
-  /** Choices that sampled their first token from a shared prefill and need a row of their own, and whose row to copy. */
-  #forks: { sequence: Sequence; source: Sequence }[] = [];
-  /** Ended sequences that still have a row. */
-  #retiring: Sequence[] = [];
   /** By choice. */
   readonly #sequences = new Map<string, Sequence>();
   readonly #requests = new Map<string, Live>();
   #flight: PlanDraft | undefined;
   #step = 0;
-  #preemptionCount = 0;
   #chunkTokens: number;
   #tokensFrom: ((start: number) => number) | undefined;
 
@@ -83,6 +80,14 @@ export class Scheduler {
       rowCount: settings.maxRunning,
       spareBlocks: Math.floor(settings.spareShare * kv.shape.budgetBlocks),
     });
+    this.#rowPlanner = new RowPlanner({
+      kv,
+      running: this.#running,
+      waiting: this.#waiting,
+      rowMemory: this.#rowMemory,
+      clock: parts.clock,
+      onExhausted: sequence => this.#forget(sequence),
+    });
     this.#prefillPlanner = new PrefillPlanner({
       settings,
       kv,
@@ -98,7 +103,7 @@ export class Scheduler {
 
   /** Sequences with a row, or about to get one from a shared prefill. */
   get runningCount(): number {
-    return this.#running.count + this.#forks.length;
+    return this.#running.count + this.#rowPlanner.forkCount;
   }
 
   /** Sequences without a row; choices that share a prefill count once. */
@@ -111,12 +116,12 @@ export class Scheduler {
   }
 
   get preemptionCount(): number {
-    return this.#preemptionCount;
+    return this.#rowPlanner.preemptionCount;
   }
 
   /** Rows that could take a sequence in the next step, as far as rows are concerned. */
   get freeRowCount(): number {
-    return Math.max(0, this.#settings.maxRunning - this.#running.claimedRowCount - this.#forks.length);
+    return Math.max(0, this.#settings.maxRunning - this.#running.claimedRowCount - this.#rowPlanner.forkCount);
   }
 
   get chunkTokens(): number {
@@ -227,13 +232,9 @@ export class Scheduler {
   /** The next step, or undefined when there is nothing to do. Every plan must be committed before the next one. */
   plan(): StepPlan | undefined {
     if (this.#flight !== undefined) throw new Error('A plan is in flight; it must be committed first.');
-    if (this.#running.count + this.#forks.length + this.#retiring.length + this.#waiting.size === 0) return undefined;
+    if (this.#running.count + this.#waiting.size === 0 && this.#rowPlanner.isIdle) return undefined;
     const draft = makePlanDraft(this.#step + 1);
-    this.#inheritRows();
-    this.#retire(draft);
-    this.#placeForks(draft);
-    this.#sharePrefills(draft);
-    this.#grow(draft);
+    this.#rowPlanner.plan(draft);
     const decodingTokens = this.#decodePlanner.takeDrafts(draft);
     const verificationCount = draft.chunks.length;
     const length = this.#decodePlanner.pack(draft, this.#chunkTokens);
@@ -283,7 +284,7 @@ export class Scheduler {
 
   /** How many of the next steps only decode and end nobody, as long as nothing comes; 0 when the next one may do anything else. */
   get quietSteps(): number {
-    if (this.#flight !== undefined || this.#forks.length + this.#retiring.length > 0) return 0;
+    if (this.#flight !== undefined || !this.#rowPlanner.isIdle) return 0;
     return quietSteps(this.#quietParts);
   }
 
@@ -300,7 +301,7 @@ export class Scheduler {
     this.#kv.check();
     this.#waiting.check();
     this.#running.check();
-    const withRow = new Set([...this.#running, ...this.#retiring]);
+    const withRow = new Set([...this.#running, ...this.#rowPlanner.retiring]);
     const { rows } = this.#running;
     for (let row = 0; row < rows.rowCount; row += 1) {
       const sequence = rows.at(row);
@@ -317,8 +318,7 @@ export class Scheduler {
       if (live.sequences.size === 0) throw new Error(`Scheduler: request ${live.request.id} has no sequence left.`);
       sequenceCount += live.sequences.size;
     }
-    if (sequenceCount !== this.#running.count + this.#forks.length + this.#waiting.size)
-      throw new Error('Scheduler: sequences are neither running nor waiting.');
+    if (sequenceCount !== this.runningCount + this.#waiting.size) throw new Error('Scheduler: sequences are neither running nor waiting.');
     for (const [id, sequence] of this.#sequences) {
       if (!sequence.choiceIds.includes(id) || sequence.state === 'ended') throw new Error(`Scheduler: choice ${id} is not alive.`);
     }
@@ -327,110 +327,6 @@ export class Scheduler {
 
   get #quietParts() {
     return { settings: this.#settings, kv: this.#kv, running: this.#running, waiting: this.#waiting };
-  }
-
-  // 1 and 2: what ended, what forked, what finished its prefill
-
-  /** A choice that ended with its first token leaves its row, as it is, to the first fork of it. */
-  #inheritRows(): void {
-    for (const { sequence, source } of this.#forks) {
-      const { row } = source;
-      if (source.state !== 'ended' || row === undefined) continue;
-      this.#running.rows.vacate(source);
-      source.heir = sequence;
-      sequence.hasUnsavedPrefill = true;
-      this.#running.add(sequence, row);
-    }
-    if (this.#forks.length > 0) this.#forks = this.#forks.filter(fork => fork.sequence.row === undefined);
-  }
-
-  /** A fork without room waits like a preempted sequence. */
-  #placeForks(draft: PlanDraft): void {
-    if (this.#forks.length === 0) return;
-    const forks = this.#forks;
-    this.#forks = [];
-    for (const { sequence, source } of forks) {
-      const from = (source.heir ?? source).row;
-      if (from === undefined) throw new Error(`The row that ${sequence.id} forks from is gone.`);
-      const to = this.#running.rows.lowestFree();
-      if (to !== undefined && this.#kv.growRow(to, this.#kv.blocksFor(sequence.knownCount + 1))) {
-        this.#running.add(sequence, to);
-        this.#rowMemory.copy({ from, to, tokens: sequence.computedCount }, draft);
-        draft.arriving.add(sequence);
-      } else {
-        this.#waitAgain(sequence, draft);
-      }
-    }
-  }
-
-  #retire(draft: PlanDraft): void {
-    for (const sequence of this.#retiring) {
-      if (sequence.row === undefined) continue;
-      const row = this.#running.rows.vacate(sequence);
-      this.#kv.freeRow(row);
-      this.#save(sequence, row, draft);
-    }
-    this.#retiring.length = 0;
-  }
-
-  #sharePrefills(draft: PlanDraft): void {
-    for (const sequence of this.#running) {
-      if (!sequence.hasUnsavedPrefill) continue;
-      sequence.hasUnsavedPrefill = false;
-      if (!draft.arriving.has(sequence)) this.#save(sequence, sequence.row!, draft);
-    }
-  }
-
-  #save(sequence: Sequence, row: number, draft: PlanDraft): void {
-    this.#kv.save(
-      {
-        owner: sequence.request.id,
-        space: sequence.space!,
-        tokenIds: sequence.tokenIds,
-        row,
-        tokenCount: sequence.computedCount,
-        prefilledTokens: sequence.prefilledCount,
-        tailOrigin: sequence.tailOrigin,
-      },
-      draft.saves,
-    );
-  }
-
-  // 3: room for the next tokens
-
-  #grow(draft: PlanDraft): void {
-    for (const sequence of this.#running) {
-      const wanted = this.#kv.blocksFor(sequence.computedCount + 1);
-      while (sequence.state === 'running' && !this.#kv.growRow(sequence.row!, wanted)) this.#preempt(this.#running.last!, draft);
-    }
-  }
-
-  #preempt(victim: Sequence, draft: PlanDraft): void {
-    this.#running.retire(victim);
-    const row = this.#running.rows.vacate(victim);
-    this.#kv.freeRow(row);
-    if (draft.arriving.has(victim)) {
-      const copy = draft.copies.findIndex(each => each.to === row);
-      draft.copies.splice(copy, 1);
-    } else {
-      this.#save(victim, row, draft);
-    }
-    this.#waitAgain(victim, draft);
-  }
-
-  /** Loses its place among the running; ends instead when the whole budget could not hold it and its next token. */
-  #waitAgain(sequence: Sequence, draft: PlanDraft): void {
-    this.#waiting.leave(sequence);
-    if (this.#kv.blocksFor(sequence.knownCount) > this.#kv.shape.budgetBlocks) {
-      draft.exhausted.push(...sequence.choiceIds);
-      this.#forget(sequence);
-      return;
-    }
-    this.#preemptionCount += 1;
-    draft.preempted.push(sequence.id);
-    sequence.restart();
-    sequence.state = 'waiting';
-    this.#waiting.pushPreempted(sequence, this.#clock());
   }
 
   // commit
@@ -464,7 +360,7 @@ export class Scheduler {
       live.sequences.add(fork);
       this.#sequences.set(id, fork);
       this.#waiting.join(fork);
-      this.#forks.push({ sequence: fork, source: sequence });
+      this.#rowPlanner.fork(fork, sequence);
       forks.push({ sequence: fork, outcome: outcomeOf(step.byId, id) });
     }
     this.#accept(sequence, outcomeOf(step.byId, firstId), step.limited);
@@ -509,10 +405,7 @@ export class Scheduler {
       this.#waiting.remove(sequence);
     } else {
       this.#waiting.leave(sequence);
-      if (this.#running.retire(sequence)) this.#retiring.push(sequence);
-      else {
-        this.#forks = this.#forks.filter(fork => fork.sequence !== sequence);
-      }
+      this.#rowPlanner.end(sequence);
     }
     this.#forget(sequence);
   }
