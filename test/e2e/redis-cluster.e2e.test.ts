@@ -24,7 +24,7 @@ const body = (text: string, maxTokens: number) => ({
 /** The first two run at the same time, the third is taken by the batcher and waits there, the others wait on the queue. */
 const BODIES = [
   body('Tell of a ferry and its captain.', 60),
-  body('Tell of a lighthouse and its keeper.', 150),
+  body('Tell of a lighthouse and its keeper.', 120),
   body('Tell of a mill and its miller.', 8),
   body('Tell of a bridge and its toll keeper.', 8),
   body('Tell of a forge and its smith.', 8),
@@ -80,6 +80,18 @@ describe('a cluster of Redis', { timeout: 60_000 }, () => {
     undisturbed = outcomes.map(outcome => outcome.text);
     const whole = await product.chat(BODIES[0]!);
     expect(whole.choices[0]?.message.content).toBe(undisturbed[0]);
+  });
+
+  it('forgets responses, what is known of each being on more than one node', async () => {
+    const forgotten = ['a', 'b', 'c', 'd'].map(async key => {
+      const asked = { model: 'default', input: `Say ${key}.`, max_output_tokens: 4 };
+      const made = await product.post('/responses', asked, { headers: { 'idempotency-key': key } });
+      const { id } = (await made.json()) as { id: string };
+      const of = (method: string) =>
+        fetch(`${product.baseUrl}/responses/${id}`, { method, headers: { authorization: `Bearer ${product.key}` } });
+      return [made.status, (await of('GET')).status, (await of('DELETE')).status, (await of('GET')).status];
+    });
+    expect(await Promise.all(forgotten)).toEqual(forgotten.map(() => [200, 200, 200, 404]));
   });
 
   it('is not taken for one server', async () => {
