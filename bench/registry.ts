@@ -55,6 +55,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: "a task of EleutherAI's lm-eval through /v1/completions, beside llama.cpp's server",
     load: async () => (await import('./lm-eval.ts')).lmEvalBench,
   },
+  guidellm: {
+    summary: "the vLLM project's load generator, unchanged: what it measures, and whether it gets every token it asks for",
+    load: async () => (await import('./guidellm.ts')).guidellmBench,
+  },
   gateway: {
     summary: 'what the gateway itself adds, beside Portkey and LiteLLM',
     load: async () => (await import('./gateway.ts')).gatewayBench,

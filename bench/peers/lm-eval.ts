@@ -2,7 +2,7 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type PeerRun, pipFolder } from './package-folder.ts';
+import { offlinePython, type PeerRun, pipFolder } from './package-folder.ts';
 
 const VERSION = '0.4.13';
 /** Only its tokenizers are used. */
@@ -48,11 +48,7 @@ export async function installLmEval(run: PeerRun): Promise<LmEval> {
         ];
         await run.children.run('python3', args, {
           cwd: TASK_FOLDER,
-          env: {
-            ...process.env,
-            ...{ PYTHONPATH: folder, OPENAI_API_KEY: apiKey, HF_HOME: join(output, 'cache') },
-            ...{ HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false' },
-          },
+          env: { ...offlinePython(folder, join(output, 'cache')), OPENAI_API_KEY: apiKey },
         });
         return await readScore(output);
       } finally {

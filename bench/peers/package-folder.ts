@@ -35,6 +35,12 @@ export async function pipFolder(name: string, requirements: string | readonly st
   });
 }
 
+/** For Python on such a folder, for a program that uses Hugging Face's libraries: it asks no hub, and what it caches goes to `cacheFolder`. */
+export function offlinePython(folder: string, cacheFolder: string): NodeJS.ProcessEnv {
+  const offline = { HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', HF_HOME: cacheFolder };
+  return { ...process.env, PYTHONPATH: folder, TOKENIZERS_PARALLELISM: 'false', ...offline };
+}
+
 export interface NpmManifest {
   dependencies: Record<string, string>;
   overrides?: Record<string, string>;
