@@ -11,15 +11,15 @@ const LONGEST_CHUNK_MS = 1_000;
 
 export interface ChunkPolicyParts {
   rates: StepRates;
-  scheduler: Pick<Scheduler, 'setChunkTokens' | 'setPrefillRate'>;
+  scheduler: Pick<Scheduler, 'isDecoding' | 'setChunkTokens' | 'setPrefillRate'>;
   /** Time between two tokens of a running stream that a prefill beside it is to keep to, in ms. */
   itlSloMs: number;
 }
 
-/** After each step. `isDecoding`: a stream goes on in the next one. */
-export function sizeChunks({ rates, scheduler, itlSloMs }: ChunkPolicyParts, isDecoding: boolean): void {
+/** Before each plan, for the streams that run by then. */
+export function sizeChunks({ rates, scheduler, itlSloMs }: ChunkPolicyParts): void {
   const beside = rates.chunkMsWithin(itlSloMs);
-  const ms = isDecoding ? beside : Math.max(beside, LONGEST_CHUNK_MS);
+  const ms = scheduler.isDecoding ? beside : Math.max(beside, LONGEST_CHUNK_MS);
   const within = rates.chunkTokensWithin(ms, 0);
   if (within === undefined) return;
   scheduler.setPrefillRate(rates.prefillTokensPerSecond);

@@ -77,6 +77,7 @@ export class Loop {
     const { scheduler } = this.#parts;
     while (!this.#isStopped) {
       const startedAt = performance.now();
+      sizeChunks(this.#parts);
       const plan = scheduler.plan();
       if (plan === undefined) {
         this.#tell();
@@ -94,8 +95,6 @@ export class Loop {
       const outcomes = await this.#runPlan(plan);
       this.#endForRoom(scheduler.commit(plan, outcomes));
       this.#parts.rates.stepped(this.#streamsMs);
-      // A stream that got its first token in this step, or drafts verified, goes on in the next one.
-      sizeChunks(this.#parts, plan.decode.length > 0 || outcomes.some(outcome => !outcome.finished));
       this.#offerDrafts(outcomes);
       this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
     }

@@ -84,11 +84,26 @@ class BatchingRun {
     let next = 0;
     while (next < requests.length || this.#open.size > 0) {
       next += this.#submit(requests.slice(next));
+      this.#sizeChunks();
       const plan = this.#scheduler.plan();
       if (plan !== undefined) await this.#step(plan);
       else await new Promise(resolve => setTimeout(resolve, Math.max(0, (requests[next]?.atMs ?? 0) - this.#now)));
     }
     return this.#outcome;
+  }
+
+  /** A static batch holds nobody up: all its streams wait for its last prompt. */
+  #sizeChunks(): void {
+    const scheduler = this.#scheduler;
+    sizeChunks({
+      rates: this.#rates,
+      scheduler: {
+        isDecoding: this.#kind === 'continuous' && scheduler.isDecoding,
+        setChunkTokens: scheduler.setChunkTokens.bind(scheduler),
+        setPrefillRate: scheduler.setPrefillRate.bind(scheduler),
+      },
+      itlSloMs: this.#task.itlSloMs,
+    });
   }
 
   /** Those who have come and may come in; returns how many. */
@@ -127,8 +142,6 @@ class BatchingRun {
     const streamsMs = plan.decode.length === 0 ? 0 : await this.#decode(plan, outcomes);
     this.#rates.stepped(streamsMs);
     for (const id of [...this.#scheduler.commit(plan, outcomes), ...plan.exhausted]) this.#end(id);
-    const policy = { rates: this.#rates, scheduler: this.#scheduler, itlSloMs: this.#task.itlSloMs };
-    sizeChunks(policy, this.#kind === 'continuous' && (plan.decode.length > 0 || outcomes.length > 0));
   }
 
   async #decode({ decode }: StepPlan, outcomes: StepOutcome[]): Promise<number> {

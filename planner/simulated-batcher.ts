@@ -185,6 +185,7 @@ export class SimulatedBatcher {
       this.#beginQuietRun(steps);
       return;
     }
+    sizeChunks(this.#policy);
     const plan = this.#scheduler.plan();
     if (plan === undefined) {
       this.nextAt = Number.POSITIVE_INFINITY;
@@ -226,8 +227,6 @@ export class SimulatedBatcher {
     for (const entry of plan.decode) if (entry.sample) outcomes.push(this.#token(entry.sequenceId, this.#now));
     for (const sequenceId of this.#scheduler.commit(plan, outcomes)) this.#end(sequenceId);
     for (const sequenceId of plan.exhausted) this.#end(sequenceId);
-    const isDecoding = plan.decode.length > 0 || outcomes.some(({ sequenceId }) => this.#streams.has(sequenceId));
-    sizeChunks(this.#policy, isDecoding);
     if (plan.chunks.length + plan.decode.length > 0) this.#use.stepCount += 1;
     this.#use.busyMs += this.#now - startedAt;
     if (plan.admitted.length + plan.chunks.length > 0) this.#noteKvUse();
@@ -315,7 +314,6 @@ export class SimulatedBatcher {
       this.#decoded(run.rows, end - from);
       from = end;
     }
-    sizeChunks(this.#policy, true);
     this.#use.stepCount += run.steps;
     this.#use.busyMs += this.#now - run.startedAt;
     this.#noteKvUse();

@@ -124,6 +124,13 @@ export class Scheduler {
     return Math.max(0, this.#settings.maxRunning - this.#running.claimedRowCount - this.#rowPlanner.forkCount);
   }
 
+  /** Whether a stream goes on in the next step, which a prefill chunk beside it would hold up. */
+  get isDecoding(): boolean {
+    if (this.#rowPlanner.forkCount > 0) return true;
+    for (const sequence of this.#running) if (!sequence.isPrefilling) return true;
+    return false;
+  }
+
   get chunkTokens(): number {
     return this.#chunkTokens;
   }

@@ -11,10 +11,11 @@ function chunkSizes(msPerToken: number, isDecoding: boolean): (start: number) =>
   }
   const sizes: ((start: number) => number)[] = [];
   const scheduler = {
+    isDecoding,
     setChunkTokens: (_: number, tokensFrom?: (start: number) => number) => void sizes.push(tokensFrom!),
     setPrefillRate: () => undefined,
   };
-  sizeChunks({ rates, scheduler, itlSloMs: 150 }, isDecoding);
+  sizeChunks({ rates, scheduler, itlSloMs: 150 });
   return sizes[0]!;
 }
 
@@ -34,7 +35,7 @@ test('beside a stream a chunk keeps to its bound; alone to about a second; deep 
 
 test('before anything was measured nothing is said', () => {
   let calls = 0;
-  const scheduler = { setChunkTokens: () => void calls++, setPrefillRate: () => void calls++ };
-  sizeChunks({ rates: new StepRates(), scheduler, itlSloMs: 150 }, false);
+  const scheduler = { isDecoding: false, setChunkTokens: () => void calls++, setPrefillRate: () => void calls++ };
+  sizeChunks({ rates: new StepRates(), scheduler, itlSloMs: 150 });
   expect(calls).toBe(0);
 });

@@ -82,6 +82,7 @@ function reference(requests: readonly SimulatedRequest[], settings: SimulatedSet
     const startedAt = now;
     take(startedAt);
     now = startedAt;
+    sizeChunks({ rates, scheduler, itlSloMs: settings.itlSloMs });
     const plan = scheduler.plan();
     if (plan === undefined) {
       if (onTheWay === undefined && queued.length === 0) return times;
@@ -115,12 +116,8 @@ function reference(requests: readonly SimulatedRequest[], settings: SimulatedSet
     for (const entry of plan.decode) if (entry.sample) token(entry.sequenceId, at);
     take(at);
     now = at;
-    const ended = new Set(scheduler.commit(plan, outcomes));
+    scheduler.commit(plan, outcomes);
     rates.stepped(ms);
-    sizeChunks(
-      { rates, scheduler, itlSloMs: settings.itlSloMs },
-      plan.decode.length > 0 || outcomes.some(({ sequenceId }) => !ended.has(sequenceId)),
-    );
     // Room is looked at when a step is over.
     if (!isTaking && onTheWay === undefined && scheduler.waitingCount < settings.prefetch) {
       isTaking = true;

@@ -461,6 +461,24 @@ describe('drafts', () => {
   });
 });
 
+test('a stream goes on from the end of its prefill to its own end, shared or not', async () => {
+  const tested = harness();
+  expect(tested.scheduler.isDecoding).toBe(false);
+  tested.add({ id: 'x', promptTokenIds: prompt(20), choiceIds: ['x.0', 'x.1'] });
+  await tested.step();
+  expect(tested.scheduler.isDecoding).toBe(false);
+  await tested.step();
+  expect(tested.scheduler.isDecoding).toBe(true);
+  tested.finish('x.0');
+  // What is left of it forks in the next plan.
+  expect(tested.scheduler.isDecoding).toBe(true);
+  tested.finish('x.1');
+  expect(tested.scheduler.isDecoding).toBe(false);
+  tested.add({ id: 'limited', promptTokenIds: prompt(4), maxNewTokens: 2 });
+  await tested.drain();
+  expect(tested.scheduler.isDecoding).toBe(false);
+});
+
 describe('memory of rows that nobody holds', () => {
   const releasesOf = (tested: SchedulerHarness): number[] => {
     const counts: number[] = [];
