@@ -33,7 +33,7 @@ import { encodePrompt } from './prompt-encoder.ts';
 import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
 import { QuickTier } from './quick/quick-tier.ts';
-import { reasoningOf } from './reasoning/reasoning-syntax.ts';
+import { closerTokenIdsOf, reasoningOf } from './reasoning/reasoning-syntax.ts';
 import { connectRedis } from './redis.ts';
 import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
@@ -144,7 +144,11 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     outbox,
     publisher,
     encodePrompt: prompt => encodePrompt(prompt, { tokenizer, template }),
-    branchMaker: new BranchMaker(tokenizer, { scratch: openScratch(shape.vocabSize, kernelPath), toolSyntax }),
+    branchMaker: new BranchMaker(tokenizer, {
+      scratch: openScratch(shape.vocabSize, kernelPath),
+      toolSyntax,
+      closerTokenIds: closerTokenIdsOf(reasoningSyntax, text => tokenizer.encodeText(text)),
+    }),
     grammarOf: form => structuredOutput.grammarOf(form),
     toolSyntax,
     reasoningOf: prompt => reasoningOf(prompt, reasoningSyntax, id => tokenizer.tokenBytes(id, 'spelled')),

@@ -5,8 +5,9 @@
  */
 import { type CallDelta, type FinishReason, joinedCalls, type TokenLogprob } from '../shared/token-event.ts';
 import type { AnswerParser, ParsedAnswer } from './reasoning/answer-parser.ts';
+import type { ReasoningBudget } from './reasoning/reasoning-budget.ts';
 import type { SampledToken, Sampler } from './sampling/sampler.ts';
-import type { TokenMask } from './sampling/token-mask.ts';
+import { maskOf, type TokenMask } from './sampling/token-mask.ts';
 import type { GrammarMatcher } from './structured/grammar-matcher.ts';
 import type { ChoiceText } from './text/choice-text.ts';
 
@@ -29,6 +30,8 @@ export interface ChoiceOptions {
   matcher?: GrammarMatcher | undefined;
   /** Its structure is brought to an end before its room runs out. Not that of calls: half a call that looks whole would be run. */
   mayWindUp?: boolean;
+  /** Of an answer whose reasoning is bounded. */
+  budget?: ReasoningBudget | undefined;
   text: ChoiceText;
   /** Of an answer that may reason first, or call functions. */
   parser?: AnswerParser | undefined;
@@ -94,8 +97,9 @@ export class Choice {
    * left is not taken: then one is drawn from those behind which it can.
    */
   sample(row: Float32Array, position: number): SampledToken {
-    const { sampler, matcher } = this.#options;
-    let token = sampler.sample(row, position, matcher?.mask());
+    const { sampler, matcher, budget } = this.#options;
+    const forced = budget?.forcedTokenId;
+    let token = sampler.sample(row, position, forced === undefined ? matcher?.mask() : maskOf(forced, row.length));
     const closing = matcher && this.#closingMask(matcher, token.tokenId);
     if (closing !== undefined) {
       this.#isWoundUp = true;
@@ -175,9 +179,10 @@ export class Choice {
   }
 
   #accept(tokenId: number): void {
-    const { sampler, matcher, endTokenIds } = this.#options;
+    const { sampler, matcher, budget, endTokenIds } = this.#options;
     sampler.accept(tokenId);
     matcher?.accept(tokenId);
+    budget?.accept(tokenId);
     this.#tokenIds.push(tokenId);
     // A structure that is complete needs no end token.
     if (endTokenIds.has(tokenId) || matcher?.isComplete) this.#samplingEnd = this.#isWoundUp ? 'length' : 'stop';

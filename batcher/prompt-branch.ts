@@ -8,6 +8,7 @@ import { Choice } from './choice.ts';
 import type { Tokenizer } from './model/tokenizer.ts';
 import { PromptEcho } from './prompt-echo.ts';
 import { answerParserOf } from './reasoning/answer-parser.ts';
+import { ReasoningBudget } from './reasoning/reasoning-budget.ts';
 import type { Reasoning } from './reasoning/reasoning-syntax.ts';
 import { PromptScorer } from './sampling/prompt-scorer.ts';
 import { Sampler } from './sampling/sampler.ts';
@@ -62,10 +63,16 @@ export class BranchMaker {
   readonly #scorer: PromptScorer;
   readonly #endTokenIds: ReadonlySet<number>;
   readonly #toolSyntax: ToolSyntax;
+  readonly #closerTokenIds: readonly number[];
 
-  constructor(tokenizer: TokenBytesSource, { scratch, toolSyntax }: { scratch: SamplingScratch; toolSyntax: ToolSyntax }) {
+  /** `closerTokenIds` spell the mark that ends reasoning, of a model that reasons. */
+  constructor(
+    tokenizer: TokenBytesSource,
+    { scratch, toolSyntax, closerTokenIds = [] }: { scratch: SamplingScratch; toolSyntax: ToolSyntax; closerTokenIds?: readonly number[] },
+  ) {
     this.#tokenizer = tokenizer;
     this.#toolSyntax = toolSyntax;
+    this.#closerTokenIds = closerTokenIds;
     this.#scratch = scratch;
     this.#scorer = new PromptScorer(scratch);
     this.#endTokenIds = new Set(tokenizer.endTokenIds);
@@ -111,6 +118,8 @@ export class BranchMaker {
     // The marks of reasoning and of calls are text to whoever looks for them.
     const markIds = new Set([calls?.openerTokenId, reasoning?.openerTokenId, reasoning?.closerTokenId]);
     const tokenBytes = (id: number) => this.#tokenizer.tokenBytes(id, markIds.has(id) ? 'spelled' : 'hidden');
+    const { maxReasoningTokens } = stopping;
+    const closerTokenIds = this.#closerTokenIds;
     return Array.from({ length: job.choiceCount }, (_, choice) => {
       return new Choice({
         sequenceId: `${of.branchId}#${choice}`,
@@ -121,6 +130,10 @@ export class BranchMaker {
         ),
         matcher: of.grammar && new GrammarMatcher(of.grammar),
         mayWindUp: calls === undefined,
+        budget:
+          reasoning && maxReasoningTokens && closerTokenIds.length > 0
+            ? new ReasoningBudget({ reasoning, maxTokens: maxReasoningTokens, closerTokenIds, tokenBytes })
+            : undefined,
         text: new ChoiceText({
           tokenBytes,
           spelled: id => this.#tokenizer.tokenBytes(id, 'spelled'),

@@ -74,6 +74,8 @@ export const Stopping = z.object({
   /** Upper bound on generated tokens; absent means as many as the context holds. 0 computes the prompt only. */
   maxTokens: z.int().min(0).optional(),
   minTokens: z.int().min(0).optional(),
+  /** Of them as reasoning, where the model reasons apart from its answer: past so many its end comes. */
+  maxReasoningTokens: z.int().min(1).optional(),
   /** Strings that end the text; they are not part of it. */
   stop: z.array(z.string().min(1)).max(16).optional(),
   ignoreEos: z.boolean().optional(),

@@ -17,6 +17,12 @@ export interface ReasoningSyntax {
   closerTokenId?: number | undefined;
 }
 
+/** The tokens that spell the mark that ends reasoning; none for a model that does not reason apart. */
+export function closerTokenIdsOf(syntax: ReasoningSyntax | undefined, encode: (text: string) => readonly number[]): readonly number[] {
+  if (syntax === undefined) return [];
+  return syntax.closerTokenId === undefined ? encode(REASONING_CLOSER) : [syntax.closerTokenId];
+}
+
 /** Of one answer. */
 export interface Reasoning extends ReasoningSyntax {
   /** `begun`: the prompt ends within it. `possible`: the answer may open it with its first words. */

@@ -26,6 +26,13 @@ export function allowsOnly({ words, count }: TokenMask, ids: readonly number[]):
   return ids.filter(id => ((words[id >>> 5] ?? 0) >>> (id & 31)) & 1).length === count;
 }
 
+/** Of one token. */
+export function maskOf(id: number, vocabSize: number): TokenMask {
+  const words = new Uint32Array(Math.ceil(vocabSize / 32));
+  words[id >>> 5] = 1 << (id & 31);
+  return { words, count: 1 };
+}
+
 /** The only token of a mask; undefined where there are none or several. */
 export function onlyToken({ words, count }: TokenMask): number | undefined {
   if (count !== 1) return undefined;

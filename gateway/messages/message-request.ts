@@ -59,7 +59,7 @@ const PROMPT_FIELDS = {
     .looseObject({ type: z.enum(['enabled', 'adaptive', 'disabled']), budget_tokens: z.int().min(1).nullish() })
     .nullish()
     .describe(
-      "Whether the model's template lets it think first, where it has a choice: `disabled` when absent. `budget_tokens` has no effect; `max_tokens` bounds both.",
+      "Whether the model's template lets it think first, where it has a choice: `disabled` when absent. With `enabled`, thinking ends after `budget_tokens`; `max_tokens` bounds both.",
     ),
 
   // Of the contract, and not here yet: said so, since to ignore them would change what the answer means.
@@ -111,6 +111,10 @@ function templateValuesOf({ thinking, chat_template_kwargs }: z.output<typeof Pr
   return { enable_thinking: thinking?.type === 'enabled' || thinking?.type === 'adaptive', ...chat_template_kwargs };
 }
 
+function thinkingBudget({ thinking }: Pick<z.output<typeof PromptBody>, 'thinking'>): number | undefined {
+  return thinking?.type === 'enabled' ? (thinking.budget_tokens ?? undefined) : undefined;
+}
+
 /** Throws the ApiError of the first fault. */
 export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount: number }): Posted {
   checkMessageCount(body, bounds);
@@ -126,7 +130,7 @@ export function parseMessageRequest(body: JsonObject, bounds: { maxMessageCount:
       model: request.model,
       prompt: { kind: 'chat', messages, ...given('tools', tools), templateValues: templateValuesOf(request) },
       sampling: samplingOf(generation, undefined),
-      stopping: stoppingOf(generation, request.max_tokens),
+      stopping: { ...stoppingOf(generation, request.max_tokens), ...given('maxReasoningTokens', thinkingBudget(request)) },
       ...given('structure', structure),
       ...given('toolUse', toolUse),
       choiceCount: 1,

@@ -143,6 +143,59 @@ describe('held to a form', () => {
   });
 });
 
+describe('with a budget for its reasoning', () => {
+  const idOf = (word: string) => WORDS.indexOf(word) + 1;
+  const MARK = [idOf('</think>')];
+  const SPELLED = Array.from('</think>', idOf);
+  const thinking = (maxReasoningTokens: number, more: Partial<Job> = {}) =>
+    job({ stopping: { maxTokens: 60, maxReasoningTokens }, ...more });
+
+  it.each([
+    ['a mark of one token', MARK, 7],
+    ['a mark that is spelled', SPELLED, 14],
+  ])('it ends when that is spent, by %s, and the answer comes', async (_, closerTokenIds, reasoningTokens) => {
+    // From behind the mark on the model goes on as if it had not been there.
+    open({ ...saying(`<think>${'Hm, so. '.repeat(9)}`), closerTokenIds });
+    const told = await run(thinking(6));
+    expect(told).toMatchObject({ reasoning: 'Hm, s', reasoningTokens });
+    expect(told.text.length).toBeGreaterThan(20);
+  });
+
+  it('that it does not spend has no effect', async () => {
+    const said = saying('<think>Hm, so.</think>Paris.');
+    open({ ...said, closerTokenIds: MARK });
+    const within = await run(thinking(9));
+    expect(within).toMatchObject({ reasoning: 'Hm, so.', text: 'Paris.', end: ['stop'], reasoningTokens: 9 });
+    expect(await run(job({ stopping: { maxTokens: 60 } }))).toEqual(within);
+    await rig.close();
+    open({ ...saying('Paris.'), closerTokenIds: MARK });
+    expect(await run(thinking(1))).toMatchObject({ reasoning: '', text: 'Paris.', reasoningTokens: 0 });
+  });
+
+  it('counts from the beginning of a prompt that ends within it, and in front of an answer that has a form', async () => {
+    open({ ...saying('Hm, so. '.repeat(9)), reasoning: { start: 'begun' }, closerTokenIds: SPELLED });
+    const yes: Structure = { kind: 'choice', param: 'guided_choice', choices: ['yes', 'no'] };
+    const { reasoning, text, end } = await run(thinking(3, { structure: yes }));
+    expect([reasoning, end]).toEqual(['Hm,', ['stop']]);
+    expect(['yes', 'no']).toContain(text);
+  });
+
+  it('is kept to with drafts, and by another batcher wherever the first one ended', async () => {
+    const options: RigOptions = {
+      ...{ words: WORDS, reasoning: { start: 'possible' }, shape: { contextTokens: 1024 }, closerTokenIds: SPELLED },
+      ...saying(`<think>${'Text and text. '.repeat(8)}`),
+    };
+    open({ ...options, speculation: false });
+    const plain = await run(thinking(40));
+    await rig.close();
+    open(options);
+    const one = thinking(40);
+    expect(await run(one)).toEqual(plain);
+    expect(plain.reasoning).toBe('Text and text. Text and text. Text and');
+    await expectSameElsewhere(rig, one, { options, step: 2 });
+  });
+});
+
 describe('whatever happens to it', () => {
   it('goes on at another batcher wherever the first one ended', async () => {
     const options: RigOptions = {

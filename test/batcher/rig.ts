@@ -34,6 +34,8 @@ export interface RigOptions extends FakeEngineOptions {
   toolSyntax?: ToolSyntax;
   /** Of every answer; absent for a model that has none. */
   reasoning?: Reasoning | undefined;
+  /** What spells the mark that ends it. */
+  closerTokenIds?: readonly number[] | undefined;
   /** What tokens from 1 on spell; letters by default. */
   words?: readonly string[];
   /** Tokens behind the words, without text unless they are to be spelled. */
@@ -122,6 +124,7 @@ export class Rig {
         {
           scratch: new SamplingScratch(vocabSize),
           toolSyntax,
+          closerTokenIds: options.closerTokenIds ?? [],
         },
       ),
       grammarOf: form => grammars.grammarOf(form),

@@ -136,6 +136,11 @@ describe('other calls', () => {
     expect(thought).toMatchObject({ content: [{ type: 'thinking', thinking: 'aaaaa' }], stop_reason: 'max_tokens' });
     const plain = { ...asked, chat_template_kwargs: {} };
     expect(await anthropic.messages.create(plain)).toMatchObject({ content: [{ type: 'text', text: 'aaaaa' }] });
+    const bounded = await anthropic.messages.create({ ...asked, max_tokens: 20, thinking: { type: 'enabled', budget_tokens: 6 } });
+    expect(bounded.content).toMatchObject([
+      { type: 'thinking', thinking: 'aaaaaa' },
+      { type: 'text', text: expect.stringMatching(/^a+$/) },
+    ]);
     // The template says that there is to be none in so many tokens more.
     const tokens = async (type: 'adaptive' | 'disabled') =>
       (await anthropic.messages.countTokens({ model: 'default', messages, thinking: { type } })).input_tokens;

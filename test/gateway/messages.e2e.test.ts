@@ -265,6 +265,17 @@ describe('thinking', () => {
   });
 });
 
+test.each<[object | undefined, number | undefined]>([
+  [{ type: 'enabled', budget_tokens: 1_024 }, 1_024],
+  [{ type: 'enabled', budget_tokens: null }, undefined],
+  [{ type: 'adaptive', budget_tokens: 7 }, undefined],
+  [{ type: 'disabled', budget_tokens: 7 }, undefined],
+  [undefined, undefined],
+])('thinking of %j may take %j tokens', async (thinking, most) => {
+  await anthropic.messages.create(ask('x', { thinking }));
+  expect(lastJob().stopping.maxReasoningTokens).toBe(most);
+});
+
 describe('tools', () => {
   const CALLS = twoCalls('look');
   const CONTENT = [
