@@ -19,7 +19,7 @@ import { writeTokenizerFolder } from './tokenizer-folder.ts';
 const SETTINGS = {
   ...commonSettings,
   streams: { kind: 'counts', default: [1, 8], min: 1, max: 256, help: 'requests under way at once; one benchmark for each' },
-  requests: { kind: 'count', default: 32, min: 1, max: 100_000, help: 'requests of each benchmark' },
+  requests: { kind: 'count', default: 32, min: 1, max: 100_000, help: 'requests of each benchmark; prompts repeat after 1000 of all' },
   'prompt-tokens': { kind: 'count', default: 64, min: 1, max: 100_000, help: 'tokens of a prompt, as guidellm is asked to make it' },
   'output-tokens': { kind: 'count', default: 32, min: 2, max: 100_000, help: 'tokens that each request generates' },
 } as const satisfies SettingSpecs;
@@ -159,8 +159,8 @@ function findings(
       },
     ],
     notes: [
-      "TTFT, ITL and TPOT are of each request's own mean; ITL leaves the first token out, TPOT in guidellm's form divides the same time by one token more; a request's own tokens/s include its time to first token",
-      "guidellm's processes, as many as requests under way at once, share the machine with the engine",
+      "ITL and TPOT are each request's time from its first token to its last, over its tokens, for ITL one less; its own tokens/s include the time to the first",
+      "guidellm's processes, one for each request under way and at most ten, share the machine with the engine",
     ],
   };
 }
