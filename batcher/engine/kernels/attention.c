@@ -98,19 +98,70 @@ typedef struct {
   float weight[MOST_QUERIES];
 } Queries;
 
+/* The sums of four vectors, each as sum_of_8 has it: [a, -, c, -, b, -, d, -]. */
+INLINE __m256 sums_of_8(__m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  const __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+  const __m256 sums = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+  return _mm256_add_ps(sums, _mm256_movehdup_ps(sums));
+}
+
+/* score[c][j] of the keys [from, from + 4) of a block, or of one. */
+INLINE void score_keys(const Queries *q, int64_t query, int count, const uint8_t *keys, int64_t first, int64_t from, int key_count,
+                       int64_t head_dim, int is_half, float scores[3][KEY_BLOCK]) {
+  __m256 dot[3][4];
+  for (int c = 0; c < count; c++) {
+    for (int j = 0; j < key_count; j++) dot[c][j] = _mm256_setzero_ps();
+  }
+  for (int64_t i = 0; i < head_dim; i += VECTOR) {
+    __m256 part[3];
+    for (int c = 0; c < count; c++) part[c] = _mm256_load_ps(q->query + (query + c) * head_dim + i);
+    for (int j = 0; j < key_count; j++) {
+      const __m256 key = load_cached(keys, (first + from + j) * head_dim + i, is_half);
+      for (int c = 0; c < count; c++) dot[c][j] = _mm256_fmadd_ps(key, part[c], dot[c][j]);
+    }
+  }
+  for (int c = 0; c < count; c++) {
+    if (key_count == 1) {
+      scores[c][from] = sum_of_8(dot[c][0]);
+      continue;
+    }
+    float sums[VECTOR] __attribute__((aligned(32)));
+    _mm256_store_ps(sums, sums_of_8(dot[c][0], dot[c][1], dot[c][2], dot[c][3]));
+    scores[c][from] = sums[0];
+    scores[c][from + 1] = sums[4];
+    scores[c][from + 2] = sums[2];
+    scores[c][from + 3] = sums[6];
+  }
+}
+
+/* Adds the values of a block, each times its share, to `vectors` vectors of each query's sum. */
+INLINE void add_values(Queries *q, int64_t query, int count, const uint8_t *values, int64_t first, int64_t key_count, int64_t at, int vectors,
+                       int64_t head_dim, int is_half, float shares[3][KEY_BLOCK]) {
+  __m256 sum[3][4];
+  for (int c = 0; c < count; c++) {
+    for (int v = 0; v < vectors; v++) sum[c][v] = _mm256_load_ps(q->sum + (query + c) * head_dim + at + v * VECTOR);
+  }
+  for (int64_t j = 0; j < key_count; j++) {
+    __m256 share[3];
+    for (int c = 0; c < count; c++) share[c] = _mm256_set1_ps(shares[c][j]);
+    for (int v = 0; v < vectors; v++) {
+      const __m256 value = load_cached(values, (first + j) * head_dim + at + v * VECTOR, is_half);
+      for (int c = 0; c < count; c++) sum[c][v] = _mm256_fmadd_ps(share[c], value, sum[c][v]);
+    }
+  }
+  for (int c = 0; c < count; c++) {
+    for (int v = 0; v < vectors; v++) _mm256_store_ps(q->sum + (query + c) * head_dim + at + v * VECTOR, sum[c][v]);
+  }
+}
+
 /* `count` queries (1 to 3) of one position with the keys [first, first + keys) of their shared head. */
 INLINE void attend_block(Queries *q, int64_t query, int count, const uint8_t *keys, const uint8_t *values, int64_t first, int64_t key_count,
                          int64_t head_dim, int is_half) {
   float scores[3][KEY_BLOCK] __attribute__((aligned(32)));
-  for (int64_t j = 0; j < key_count; j++) {
-    __m256 dot[3];
-    for (int c = 0; c < count; c++) dot[c] = _mm256_setzero_ps();
-    for (int64_t i = 0; i < head_dim; i += VECTOR) {
-      const __m256 key = load_cached(keys, (first + j) * head_dim + i, is_half);
-      for (int c = 0; c < count; c++) dot[c] = _mm256_fmadd_ps(key, _mm256_load_ps(q->query + (query + c) * head_dim + i), dot[c]);
-    }
-    for (int c = 0; c < count; c++) scores[c][j] = sum_of_8(dot[c]);
-  }
+  int64_t scored = 0;
+  for (; scored + 4 <= key_count; scored += 4) score_keys(q, query, count, keys, first, scored, 4, head_dim, is_half, scores);
+  for (; scored < key_count; scored++) score_keys(q, query, count, keys, first, scored, 1, head_dim, is_half, scores);
   for (int c = 0; c < count; c++) {
     float *score = scores[c];
     for (int64_t j = key_count; j < KEY_BLOCK; j++) score[j] = -INFINITY;
@@ -137,29 +188,27 @@ INLINE void attend_block(Queries *q, int64_t query, int count, const uint8_t *ke
       _mm256_store_ps(sum, _mm256_mul_ps(_mm256_load_ps(sum), fade8));
     }
   }
-  /* Two vectors of each query at a time stay in registers. */
-  for (int64_t i = 0; i < head_dim; i += 2 * VECTOR) {
-    const int is_pair = i + VECTOR < head_dim;
-    __m256 sum[3][2];
-    for (int c = 0; c < count; c++) {
-      sum[c][0] = _mm256_load_ps(q->sum + (query + c) * head_dim + i);
-      sum[c][1] = is_pair ? _mm256_load_ps(q->sum + (query + c) * head_dim + i + VECTOR) : _mm256_setzero_ps();
-    }
-    for (int64_t j = 0; j < key_count; j++) {
-      const int64_t at = (first + j) * head_dim + i;
-      const __m256 value = load_cached(values, at, is_half);
-      const __m256 next = is_pair ? load_cached(values, at + VECTOR, is_half) : _mm256_setzero_ps();
-      for (int c = 0; c < count; c++) {
-        const __m256 share = _mm256_set1_ps(scores[c][j]);
-        sum[c][0] = _mm256_fmadd_ps(share, value, sum[c][0]);
-        sum[c][1] = _mm256_fmadd_ps(share, next, sum[c][1]);
-      }
-    }
-    for (int c = 0; c < count; c++) {
-      _mm256_store_ps(q->sum + (query + c) * head_dim + i, sum[c][0]);
-      if (is_pair) _mm256_store_ps(q->sum + (query + c) * head_dim + i + VECTOR, sum[c][1]);
+  /* Four vectors of each query at a time stay in registers. */
+  int64_t at = 0;
+  for (; at + 4 * VECTOR <= head_dim; at += 4 * VECTOR) add_values(q, query, count, values, first, key_count, at, 4, head_dim, is_half, scores);
+  for (; at < head_dim; at += VECTOR) add_values(q, query, count, values, first, key_count, at, 1, head_dim, is_half, scores);
+}
+
+/* The queries of one position with a block of keys, three heads at a time. */
+INLINE void attend_heads(Queries *q, int64_t query, int64_t heads, const uint8_t *keys, const uint8_t *values, int64_t first,
+                         int64_t key_count, int64_t head_dim, int is_half) {
+  for (int64_t h = 0; h < heads; h += 3) {
+    switch (heads - h) {
+      case 1: attend_block(q, query + h, 1, keys, values, first, key_count, head_dim, is_half); break;
+      case 2: attend_block(q, query + h, 2, keys, values, first, key_count, head_dim, is_half); break;
+      default: attend_block(q, query + h, 3, keys, values, first, key_count, head_dim, is_half);
     }
   }
+}
+
+/* Numbers of a cache in half precision as floats. */
+INLINE void widen(const uint8_t *from, int64_t first, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; i += VECTOR) _mm256_store_ps(to + i, load_cached(from, first + i, 1));
 }
 
 INLINE void attend(const Attention *a, int64_t row, int64_t first_head, int64_t first_token, int64_t head_dim, int is_half) {
@@ -185,18 +234,24 @@ INLINE void attend(const Attention *a, int64_t row, int64_t first_head, int64_t 
       q.weight[n] = 0;
     }
   }
+  const uint8_t *keys = a->keys + cached, *values = a->values + cached;
   for (int64_t block = 0; block < start + tokens; block += KEY_BLOCK) {
+    if (is_half && tokens > 1) {
+      /* Once for all tokens of the part. */
+      float wide[2][KEY_BLOCK * MOST_HEAD_DIM] __attribute__((aligned(32)));
+      const int64_t count = least_of(KEY_BLOCK, start + tokens - block) * head_dim;
+      widen(keys, block * head_dim, count, wide[0]);
+      widen(values, block * head_dim, count, wide[1]);
+      for (int64_t t = 0; t < tokens; t++) {
+        const int64_t key_count = least_of(KEY_BLOCK, start + t + 1 - block);
+        if (key_count > 0)
+          attend_heads(&q, t * a->part_heads, a->part_heads, (const uint8_t *)wide[0], (const uint8_t *)wide[1], 0, key_count, head_dim, 0);
+      }
+      continue;
+    }
     for (int64_t t = 0; t < tokens; t++) {
       const int64_t key_count = least_of(KEY_BLOCK, start + t + 1 - block);
-      if (key_count <= 0) continue;
-      for (int64_t h = 0; h < a->part_heads; h += 3) {
-        const int64_t n = t * a->part_heads + h;
-        switch (a->part_heads - h) {
-          case 1: attend_block(&q, n, 1, a->keys + cached, a->values + cached, block, key_count, head_dim, is_half); break;
-          case 2: attend_block(&q, n, 2, a->keys + cached, a->values + cached, block, key_count, head_dim, is_half); break;
-          default: attend_block(&q, n, 3, a->keys + cached, a->values + cached, block, key_count, head_dim, is_half);
-        }
-      }
+      if (key_count > 0) attend_heads(&q, t * a->part_heads, a->part_heads, keys, values, block, key_count, head_dim, is_half);
     }
   }
   for (int64_t t = 0; t < tokens; t++) {
