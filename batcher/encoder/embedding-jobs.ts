@@ -38,6 +38,11 @@ const MAX_HELD = 64;
 const MAX_PENDING_TOKENS = 1_000_000;
 /** A longer text has more tokens than any model here takes, or is not worth to be looked through for what it has. */
 const CHARACTERS_PER_TOKEN = 64;
+/**
+ * Of a job of no more it is not told apart that it was taken, which costs Redis, gateway and batcher as much as telling of its vectors: it is told with
+ * them, or with those of the run before its own.
+ */
+const SMALL_TOKENS = 512;
 /** Tokenizing goes on for so long before others get their turn. */
 const SLICE_MS = 5;
 
@@ -153,8 +158,9 @@ export class EmbeddingJobs {
 
   #run(job: EmbeddingJob): void {
     job.accept();
+    const isSmall = !job.isOver && job.pendingTokens <= SMALL_TOKENS;
     this.#options.queue.add(job);
-    this.#options.publisher.publish();
+    if (!isSmall) this.#options.publisher.publish();
   }
 
   #check({ task }: Job): void {

@@ -42,6 +42,8 @@ class FakeEngine implements EncoderEngine {
 class Rig {
   readonly engine = new FakeEngine();
   readonly events = new Map<string, TokenEvent[]>();
+  /** Types of what was sent together. */
+  readonly sent: string[][] = [];
   readonly standings = new Map<string, Standing>();
   readonly settled: string[] = [];
   readonly errors: string[] = [];
@@ -56,12 +58,14 @@ class Rig {
         standing: this.standings.get(jobId) ?? ('ok' as const),
         events: this.events.get(jobId) ?? [],
       }),
-      send: async (dispatches: readonly Dispatch[]): Promise<Standing[]> =>
-        dispatches.map(({ recipient: { jobId }, events }) => {
+      send: async (dispatches: readonly Dispatch[]): Promise<Standing[]> => {
+        this.sent.push(dispatches.flatMap(({ events }) => events.map(event => event.type)));
+        return dispatches.map(({ recipient: { jobId }, events }) => {
           const standing = this.standings.get(jobId) ?? 'ok';
           if (standing !== 'fenced') this.events.set(jobId, [...(this.events.get(jobId) ?? []), ...events]);
           return standing;
-        }),
+        });
+      },
     };
     const publisher = new Publisher<EmbeddingJob>({
       outbox,
@@ -147,6 +151,35 @@ test('texts of a job, in their order, over several runs', async () => {
   expect(events.at(-1)).toMatchObject({ type: 'finish', usage: { promptTokens: 17, completionTokens: 0 }, timings: { queueMs: 100 } });
   expect(engine.runs.length).toBeGreaterThan(1);
   expect([rig.settled, jobs.count]).toEqual([['j completed'], 0]);
+});
+
+test('a small job is told of once, a large one before it runs and after each run', async () => {
+  const { jobs, engine, sent } = open();
+  await jobs.submit(rig.taken('small', 'a'));
+  await rig.ended('small');
+  expect(sent).toEqual([['accepted', 'embeddings', 'finish']]);
+  sent.length = 0;
+  const gate = Promise.withResolvers<void>();
+  engine.gate = gate.promise;
+  await jobs.submit(rig.taken('large', Array<string>(200).fill('a')));
+  await new Promise(resolve => setImmediate(resolve));
+  expect(sent).toEqual([['accepted']]);
+  gate.resolve();
+  await rig.ended('large');
+});
+
+test('a small job that waits is told of when the run before its own ends', async () => {
+  const { jobs, engine, sent } = open();
+  const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  engine.gate = gates[0]!.promise;
+  await jobs.submit(rig.taken('first', 'a'));
+  await jobs.submit(rig.taken('second', 'b'));
+  engine.gate = gates[1]!.promise;
+  gates[0]!.resolve();
+  await rig.ended('first');
+  expect(sent.flat().sort()).toEqual(['accepted', 'accepted', 'embeddings', 'finish']);
+  gates[1]!.resolve();
+  await rig.ended('second');
 });
 
 test('jobs that come while others run join the next run', async () => {
