@@ -13,6 +13,8 @@ const MOST_MS = 5_000;
 export function lingering(): MiddlewareHandler<AppEnv> {
   return async function lingerOn(c, next) {
     await next();
+    // Who asks before it sends (100-continue) has its answer; reading would ask for the body.
+    if (c.req.raw.headers.has('expect')) return;
     const isKnown = c.get('caller') !== undefined || c.get('administrator') !== undefined;
     await discardBody(c.req.raw, isKnown ? MOST_BYTES : STRANGER_BYTES);
   };

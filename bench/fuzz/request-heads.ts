@@ -89,7 +89,8 @@ async function feed(stack: Stack, dice: Dice): Promise<string> {
   const request = requestOf(stack.target.apiKey, dice);
   const reply = await exchange(new URL(stack.target.baseUrl), request);
   if (reply === '') return 'closed without a word';
-  const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(reply)?.[1]);
+  const final = reply.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '');
+  const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(final)?.[1]);
   if (!(status >= 200)) throw new Error(`no reply of HTTP: ${JSON.stringify(reply.slice(0, 200))}`);
   if (status >= 500 && status !== 503 && status !== 501)
     throw new Error(`${reply.slice(0, 300)}\nasked ${JSON.stringify(request.toString('latin1').slice(0, 1_500))}`);

@@ -42,7 +42,8 @@ const body = (text: string, maxTokens: number, seed?: number) => ({
 
 it('a job that only the lost master knew is answered, and one whose record has lost its end goes on, both to the undisturbed bytes', async () => {
   const [master, replica] = servers;
-  const running = body('Tell of a ferry and its captain.', 100, 5);
+  // Longer than it takes to notice that a lock is lost, on a fast machine too.
+  const running = body('Tell of a ferry and its captain.', 500, 5);
   const waiting = body('Tell of a mill and its miller.', 20, 5);
   const undisturbed = [await product.stream({ body: running }), await product.stream({ body: waiting })];
   await follow(replica, master);

@@ -49,3 +49,13 @@ test.each([40, 50_000])('%i bytes of a stranger that come after their head, and 
   }
   socket.destroy();
 });
+
+test('who asks before it sends is refused at once, without being asked for the body', async () => {
+  const { hostname, port } = new URL(stack.gateway.url);
+  const socket = connect(Number(port), hostname);
+  const head = ['POST /v1/chat/completions HTTP/1.1', `host: ${hostname}`, 'authorization: Bearer sk-nobody', 'expect: 100-continue'];
+  socket.write(`${[...head, 'content-length: 900000'].join('\r\n')}\r\n\r\n`);
+  const [reply] = (await once(socket, 'data', { signal: AbortSignal.timeout(5_000) })) as [Buffer];
+  expect(reply.toString()).toMatch(/^HTTP\/1\.1 401 /);
+  socket.destroy();
+});
