@@ -81,7 +81,11 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     .requiredOption('--model-dir <folder>', 'prepared model folder')
     .option('--batcher-id <id>', 'name of this process in cards and logs', `batcher-${randomBytes(4).toString('hex')}`)
     .option('--threads <count>', 'threads of one engine run', integer('threads', 1, 1024), availableParallelism())
-    .option('--spinning <on|off>', 'idle engine threads spin between operators (default: on; off for an embedding model)', onOff)
+    .option(
+      '--spinning <on|off>',
+      'idle engine threads spin between operators (default: on; for an embedding model for some microseconds only)',
+      onOff,
+    )
     .option('--max-running <count>', 'sequences computed at once', integer('max-running', 1, 1024), 32)
     .option('--context <tokens>', 'longest prompt plus answer; at most and by default the model’s own', integer('context', 16, 1 << 20))
     .option('--kv-memory <size>', 'memory for keys and values, as 512M or 4G; by default a share of what is free', byteSize)

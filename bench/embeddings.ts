@@ -1,12 +1,16 @@
 /**
- * Bench `embeddings`: texts of many lengths through gateway, Redis and batcher, beside transformers.js given the same texts of the same model
- * in a process of its own, without a server in front; both by themselves, one after the other, in one run.
+ * Bench `embeddings`: texts of many lengths through gateway, Redis and batcher; through our engine alone; and through transformers.js given the same
+ * texts of the same model. The last two are each in a process of its own, without a server in front; all by themselves, one after the other, in one run.
  */
-import { readFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ALL_MINILM, fetchEncoder } from '../batcher/model/download-encoder.ts';
+import { prepareEncoder } from '../batcher/model/prepare-encoder.ts';
 import { bench } from './bench.ts';
+import type { Children } from './children.ts';
 import { commonSettings } from './common-settings.ts';
+import type { EncoderPlan } from './encoder-rate.ts';
 import { benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
 import { type EmbeddingTimes, installTransformersJs } from './peers/transformers-js.ts';
@@ -38,8 +42,12 @@ const CASES: readonly Case[] = [
 
 interface Measured {
   ours: Spread;
+  /** Our engine without what is in front of it. */
+  alone: Spread;
   theirs: Spread;
+  /** Of theirs. */
   ratio: Spread;
+  aloneRatio: Spread;
 }
 
 export const embeddingsBench = bench({
@@ -51,6 +59,7 @@ export const embeddingsBench = bench({
   async run({ settings, progress, children }) {
     const folder = await fetchEncoder(ALL_MINILM);
     const peer = await installTransformersJs(folder, { progress, children });
+    const { directory } = await prepareEncoder(folder);
     const model = await benchModel({ model: '' }, progress);
     const text = await readText();
     const texts = Array.from({ length: settings.texts }, (_, index) => passage(text, index, WORD_COUNTS[index % WORD_COUNTS.length]!));
@@ -66,20 +75,24 @@ export const embeddingsBench = bench({
         texts.slice(index * one.batch, (index + 1) * one.batch),
       );
       const ours: number[] = [];
+      const alone: number[] = [];
       const theirs: EmbeddingTimes[] = [];
       for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
         progress(`${one.name}: repetition ${repetition} of ${settings.repetitions}`);
         const startedAt = performance.now();
         tokens = await ask(stack, batches, one.clients);
         ours.push((performance.now() - startedAt) / 1000);
+        alone.push(await embedAlone({ directory, threads, batches }, children));
         theirs.push(await peer.embed({ batches, threads }));
       }
       agreement = Math.min(agreement, ...theirs.map(({ firstVector }) => cosine(firstVector, warm.vectors[0]!)));
       const rate = (seconds: number) => texts.length / seconds;
       results.set(one, {
         ours: spreadOf(ours.map(rate)),
+        alone: spreadOf(alone.map(rate)),
         theirs: spreadOf(theirs.map(({ seconds }) => rate(seconds))),
         ratio: spreadOf(ours.map((seconds, index) => theirs[index]!.seconds / seconds)),
+        aloneRatio: spreadOf(alone.map((seconds, index) => theirs[index]!.seconds / seconds)),
       });
     }
     const best = results.get(CASES.at(-1)!)!;
@@ -97,12 +110,11 @@ export const embeddingsBench = bench({
         },
         {
           title: 'Texts per second',
-          columns: ['', 'through the whole path', `${peer.name}, in process`, 'ratio'],
-          rows: [...results].map(([{ name }, { ours, theirs, ratio }]) => [
+          columns: ['', 'through the whole path', 'engine alone', `${peer.name}, in process`, 'ratio', 'ratio of the engine'],
+          rows: [...results].map(([{ name }, { ours, alone, theirs, ratio, aloneRatio }]) => [
             name,
-            spreadText(ours),
-            spreadText(theirs),
-            spreadText(ratio, 2),
+            ...[ours, alone, theirs].map(spread => spreadText(spread)),
+            ...[ratio, aloneRatio].map(spread => spreadText(spread, 2)),
           ]),
         },
       ],
@@ -129,11 +141,24 @@ export const embeddingsBench = bench({
         { name: "cosine of the peer's vector and ours", value: agreement, relation: '>=', limit: AGREEMENT_BAR },
       ],
       notes: [
-        'transformers.js computes float32 weights on the same onnxruntime kernels, one call after the other, without HTTP; it has no clients at once, so its figures of a batch size are the same measurement twice',
+        'transformers.js computes float32 weights on the same onnxruntime kernels, one call after the other, without HTTP; it has no clients at once, so its figures of a batch size are the same measurement twice; nor has the engine alone',
       ],
     };
   },
 });
+
+/** Seconds, in a process of its own. */
+async function embedAlone(plan: EncoderPlan, children: Children): Promise<number> {
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
+  try {
+    const path = join(folder, 'plan.json');
+    await writeFile(path, JSON.stringify(plan));
+    const { stdout } = await children.run(process.execPath, [new URL('./encoder-rate.ts', import.meta.url).pathname, path]);
+    return Number(stdout);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
 
 /** All batches, so many at once; their prompt tokens. */
 async function ask(stack: Stack, batches: readonly (readonly string[])[], clients: number): Promise<number> {

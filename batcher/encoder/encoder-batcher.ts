@@ -44,8 +44,8 @@ export async function openEncoderBatcher(settings: BatcherSettings, log: Logger)
     shape: { width, vocabSize, contextTokens },
     pooling,
     threads: settings.threads,
-    // It runs beside a batcher that answers, and its runs are long: idle threads leave the processor to others.
-    spinning: settings.spinning ?? false,
+    // It runs beside a batcher that answers: between runs, and where one thread works for long, the others leave the processor to that.
+    spinning: settings.spinning ?? 'brief',
   });
   // Epoch time as it was at the start, and from there on a clock that nobody sets.
   const clock = () => Math.round(performance.timeOrigin + performance.now());

@@ -13,7 +13,7 @@ export interface OrtEncoderOptions {
   shape: EncoderEngineShape;
   pooling: 'mean' | 'first';
   threads: number;
-  spinning: boolean;
+  spinning: boolean | 'brief';
 }
 
 const GROUPS = Array.from({ length: ATTENTION_GROUPS }, (_, group) => group);

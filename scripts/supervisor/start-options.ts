@@ -35,7 +35,7 @@ export const BATCHER_OPTIONS: readonly [flags: string, about: string][] = [
   ['--threads <count>', 'threads of each batcher (default: all processors, divided among the batchers)'],
   [
     '--spinning <on|off>',
-    'idle engine threads spin between operators; off leaves the processor to others (default: on; off for embeddings)',
+    'idle engine threads spin between operators; off leaves the processor to others (default: on; briefly for embeddings)',
   ],
   ['--max-running <count>', 'sequences that a batcher computes at once (default: 32)'],
   ['--context <tokens>', 'longest prompt plus answer (default: the model’s own)'],
