@@ -57,6 +57,7 @@ export interface LoopTimes {
 }
 
 const WARM_UP_STEPS = 8;
+const SMALL_CHUNK_TOKENS = 8;
 export type SamplingMix = 'greedy' | 'temperature' | 'mixed';
 
 /** Row by row in turn; the dear kinds are in the mix, as clients ask for them. */
@@ -150,9 +151,14 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     clock,
     wake: () => loop.wake(),
     onSequenceLeft: sequenceId => speculation.ended(sequenceId),
+    onEnded: () => {
+      if (++endedCount < plan.batch || times.step.length >= plan.stepCount) return;
+      failure.reject(new Error(`the answers ended after ${times.step.length} of ${plan.stepCount} whole steps: the machine is too busy`));
+    },
     onError: failure.reject,
   });
   const times: LoopTimes = { step: [], engine: [], outside: [] };
+  let endedCount = 0;
   let lastEndedAt: number | undefined;
   let wholeSteps = 0;
   const loop: Loop = new Loop({
@@ -193,9 +199,10 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
   return times;
 }
 
-/** While others are still in prefill, the first ones decode. */
+/** While others are still in prefill, the first ones decode; beside other work, prefill is cut to small chunks. */
 function tokensNeeded(plan: LoopPlan): number {
-  const chunksOfAPrompt = 2 + Math.ceil((2 * plan.promptWords) / 16);
+  const promptTokens = 2 * plan.promptWords + JSON.stringify(plan.calledTool ?? '').length / 3;
+  const chunksOfAPrompt = 2 + Math.ceil(promptTokens / SMALL_CHUNK_TOKENS);
   return plan.stepCount + WARM_UP_STEPS + plan.batch * chunksOfAPrompt;
 }
 
