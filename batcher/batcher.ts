@@ -113,6 +113,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     waitingCount: () => scheduler.waitingCount,
     preemptionCount: () => scheduler.preemptionCount,
     kvUsage: () => scheduler.kvUsage,
+    kvResidentBytes: () => engine.kvResidentBytes(),
     prefillTokensPerSecond: () => rates.prefillTokensPerSecond,
     decodeTokensPerSecond: () => rates.decodeTokensPerSecond,
   });

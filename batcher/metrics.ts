@@ -18,6 +18,7 @@ export interface MetricsSource {
   waitingCount(): number;
   preemptionCount(): number;
   kvUsage(): KvUsage;
+  kvResidentBytes(): Promise<number | undefined>;
   prefillTokensPerSecond(): number;
   decodeTokensPerSecond(): number;
 }
@@ -65,6 +66,14 @@ export class Metrics {
     this.#gauge('kv_cache_usage_perc', 'Share of the KV budget that running sequences hold, 0 to 1.', () => {
       const { budgetBlocks, rowBlocks } = source.kvUsage();
       return rowBlocks / budgetBlocks;
+    });
+    new Gauge({
+      name: 'sluice_kv_cache_resident_bytes',
+      help: 'Memory that keys and values of rows and prefix store take, in whole pages; 0 where the system does not tell.',
+      registers: [this.registry],
+      async collect() {
+        this.set((await source.kvResidentBytes()) ?? 0);
+      },
     });
     this.#total('num_preemptions_total', 'Sequences that lost their row to make room.', source.preemptionCount);
     this.#total('prefix_cache_queries_total', 'Prompt tokens looked up in the prefix cache.', () => source.kvUsage().queryTokens);

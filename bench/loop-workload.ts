@@ -99,6 +99,7 @@ class TwiceRun implements Engine {
   saveBlocks: Engine['saveBlocks'] = copy => this.#engine.saveBlocks(copy);
   loadBlocks: Engine['loadBlocks'] = copy => this.#engine.loadBlocks(copy);
   releaseRow: Engine['releaseRow'] = (row, fromToken) => this.#engine.releaseRow(row, fromToken);
+  kvResidentBytes: Engine['kvResidentBytes'] = () => this.#engine.kvResidentBytes();
   releaseBlocks: Engine['releaseBlocks'] = blockIds => this.#engine.releaseBlocks(blockIds);
   close: Engine['close'] = () => this.#engine.close();
 }
@@ -119,6 +120,7 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     waitingCount: () => scheduler.waitingCount,
     preemptionCount: () => scheduler.preemptionCount,
     kvUsage: () => scheduler.kvUsage,
+    kvResidentBytes: async () => undefined,
     prefillTokensPerSecond: () => rates.prefillTokensPerSecond,
     decodeTokensPerSecond: () => rates.decodeTokensPerSecond,
   });

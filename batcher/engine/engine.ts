@@ -59,6 +59,8 @@ export interface Engine {
   releaseRow(row: number, fromToken: number): void;
   /** Gives the memory of stored blocks back to the system. */
   releaseBlocks(blockIds: readonly number[]): void;
+  /** Bytes of keys and values that take memory now, in whole pages; undefined where the system does not tell. */
+  kvResidentBytes(): Promise<number | undefined>;
   /** Frees the model and the cache. No call may be in flight. */
   close(): void;
 }

@@ -21,7 +21,7 @@ const PROT_READ_WRITE = 3;
 /** MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE: pages cost memory only once they are touched. */
 const MAP_FLAGS = 0x2 | 0x20 | 0x4000;
 const MADV_DONTNEED = 4;
-const PAGE_BYTES = 4096;
+export const PAGE_BYTES = 4096;
 
 const system: Foreign = koffi.load(null);
 const mmap: Foreign = system.func('void* mmap(void* address, size_t bytes, int protection, int flags, int file, int64_t offset)');

@@ -7,7 +7,8 @@
  * Numbers are float32 or float16.
  * A page that was never touched, or was released, takes no memory. Blocks of neighbouring ids are copied and released as one piece.
  */
-import { type Address, copyMemory, mapMemory, releasePages, unmapMemory } from './foreign.ts';
+import { type Address, copyMemory, mapMemory, PAGE_BYTES, releasePages, unmapMemory } from './foreign.ts';
+import { residentBytes } from './resident-memory.ts';
 
 export interface KvMemoryShape {
   layers: number;
@@ -34,6 +35,8 @@ export class KvMemory {
   readonly #layerSideBytes: number;
   readonly #blockBytes: number;
   readonly #slabBytes: number;
+  /** Of the store: blocks that hold something. A page may have more than one of them, and goes back to the system with its last. */
+  readonly #isStored: Uint8Array;
 
   constructor(shape: KvMemoryShape) {
     this.shape = shape;
@@ -43,6 +46,7 @@ export class KvMemory {
     this.#layerSideBytes = shape.rowCount * this.#rowBytes;
     this.#blockBytes = shape.blockTokens * this.#tokenBytes;
     this.#slabBytes = Math.max(1, shape.storeBlocks) * this.#blockBytes;
+    this.#isStored = new Uint8Array(shape.storeBlocks);
     this.#rows = mapMemory(this.#rowsBytes);
     this.#store = mapMemory(this.#storeBytes);
   }
@@ -69,6 +73,7 @@ export class KvMemory {
 
   saveBlocks(row: number, firstBlock: number, blockIds: readonly number[]): void {
     this.#forRuns(blockIds, (offset, blockId, count) => {
+      this.#isStored.fill(1, blockId, blockId + count);
       for (let plane = 0; plane < this.#planeCount; plane++) {
         const inRow = this.#planeOfRow(plane, row) + BigInt((firstBlock + offset) * this.#blockBytes);
         copyMemory(this.#planeOfBlock(plane, blockId), inRow, count * this.#blockBytes);
@@ -94,11 +99,20 @@ export class KvMemory {
 
   releaseBlocks(blockIds: readonly number[]): void {
     const ascending = [...blockIds].sort((a, b) => a - b);
+    for (const blockId of ascending) this.#isStored[blockId] = 0;
     this.#forRuns(ascending, (_offset, blockId, count) => {
+      const { from, to } = this.#freeAround(blockId, blockId + count);
       for (let plane = 0; plane < this.#planeCount; plane++) {
-        releasePages(this.#planeOfBlock(plane, blockId), count * this.#blockBytes);
+        releasePages(this.#planeOfBlock(plane, from), (to - from) * this.#blockBytes);
       }
     });
+  }
+
+  async residentBytes(): Promise<number | undefined> {
+    return residentBytes([
+      { address: this.#rows, bytes: this.#rowsBytes },
+      { address: this.#store, bytes: this.#storeBytes },
+    ]);
   }
 
   close(): void {
@@ -119,6 +133,15 @@ export class KvMemory {
 
   #planeOfBlock(plane: number, blockId: number): Address {
     return this.#store + BigInt(plane * this.#slabBytes + blockId * this.#blockBytes);
+  }
+
+  /** The free blocks [from, to) and those beside them that are free too, as far as they may share a page. */
+  #freeAround(from: number, to: number): { from: number; to: number } {
+    const most = Math.max(0, Math.ceil(PAGE_BYTES / this.#blockBytes) - 1);
+    let [first, end] = [from, to];
+    while (first > Math.max(0, from - most) && this.#isStored[first - 1] === 0) first -= 1;
+    while (end < Math.min(this.#isStored.length, to + most) && this.#isStored[end] === 0) end += 1;
+    return { from: first, to: end };
   }
 
   /** Calls `visit` with each maximal run of ids that follow one another. */

@@ -172,6 +172,10 @@ export class OrtEngine implements Engine {
     this.#kv.releaseBlocks(blockIds);
   }
 
+  kvResidentBytes(): Promise<number | undefined> {
+    return this.#kv.residentBytes();
+  }
+
   close(): void {
     if (this.#running) throw new Error('close: a run is in flight');
     this.#runtime.closeSession(this.#session);

@@ -202,6 +202,10 @@ export class FakeEngine implements Engine {
     }
   }
 
+  async kvResidentBytes(): Promise<number> {
+    return this.usedBlocks * this.shape.blockTokens * this.shape.kvBytesPerToken;
+  }
+
   close(): void {
     this.#checkIdle();
     this.#isClosed = true;
