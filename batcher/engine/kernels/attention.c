@@ -98,15 +98,6 @@ typedef struct {
   float weight[MOST_QUERIES];
 } Queries;
 
-/* Not on the stack: that of the thread that calls a run is a small one. */
-typedef struct {
-  Queries queries;
-  /* A block of keys and one of values. */
-  float wide[2][KEY_BLOCK * MOST_HEAD_DIM] __attribute__((aligned(32)));
-} Scratch;
-
-static __thread Scratch scratch;
-
 /* The sums of four vectors, each as sum_of_8 has it: [a, -, c, -, b, -, d, -]. */
 INLINE __m256 sums_of_8(__m256 a, __m256 b, __m256 c, __m256 d) {
   const __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
@@ -215,11 +206,6 @@ INLINE void attend_heads(Queries *q, int64_t query, int64_t heads, const uint8_t
   }
 }
 
-/* Numbers of a cache in half precision as floats. */
-INLINE void widen(const uint8_t *from, int64_t first, int64_t count, float *to) {
-  for (int64_t i = 0; i < count; i += VECTOR) _mm256_store_ps(to + i, load_cached(from, first + i, 1));
-}
-
 INLINE void attend(const Attention *a, int64_t row, int64_t first_head, int64_t first_token, int64_t head_dim, int is_half) {
   const Kernel *k = a->kernel;
   const int64_t group = k->heads / k->kv_heads;
@@ -228,47 +214,34 @@ INLINE void attend(const Attention *a, int64_t row, int64_t first_head, int64_t 
   const int64_t start = a->last[row] + 1 - a->tokens + first_token;
   const int64_t cached = (row * k->kv_heads + first_head / group) * a->context * head_dim * (is_half ? 2 : 4);
   const float scale = 1.0f / sqrtf((float)head_dim);
-  Queries *q = &scratch.queries;
-  float *wide_keys = scratch.wide[0], *wide_values = scratch.wide[1];
+  Queries q;
   for (int64_t t = 0; t < tokens; t++) {
     const int64_t position = start + t;
     const float *x = a->qkv + (row * a->tokens + first_token + t) * width + first_head * head_dim;
     for (int64_t h = 0; h < a->part_heads; h++) {
       const int64_t n = t * a->part_heads + h;
-      rotate(x + h * head_dim, a->cos + position * (head_dim / 2), a->sin + position * (head_dim / 2), head_dim, q->query + n * head_dim);
+      rotate(x + h * head_dim, a->cos + position * (head_dim / 2), a->sin + position * (head_dim / 2), head_dim, q.query + n * head_dim);
       for (int64_t i = 0; i < head_dim; i++) {
-        q->query[n * head_dim + i] *= scale;
-        q->sum[n * head_dim + i] = 0;
+        q.query[n * head_dim + i] *= scale;
+        q.sum[n * head_dim + i] = 0;
       }
-      q->largest[n] = -INFINITY;
-      q->weight[n] = 0;
+      q.largest[n] = -INFINITY;
+      q.weight[n] = 0;
     }
   }
   const uint8_t *keys = a->keys + cached, *values = a->values + cached;
   for (int64_t block = 0; block < start + tokens; block += KEY_BLOCK) {
-    if (is_half && tokens > 1) {
-      /* Once for all tokens of the part. */
-      const int64_t count = least_of(KEY_BLOCK, start + tokens - block) * head_dim;
-      widen(keys, block * head_dim, count, wide_keys);
-      widen(values, block * head_dim, count, wide_values);
-      for (int64_t t = 0; t < tokens; t++) {
-        const int64_t key_count = least_of(KEY_BLOCK, start + t + 1 - block);
-        if (key_count > 0)
-          attend_heads(q, t * a->part_heads, a->part_heads, (const uint8_t *)wide_keys, (const uint8_t *)wide_values, 0, key_count, head_dim, 0);
-      }
-      continue;
-    }
     for (int64_t t = 0; t < tokens; t++) {
       const int64_t key_count = least_of(KEY_BLOCK, start + t + 1 - block);
-      if (key_count > 0) attend_heads(q, t * a->part_heads, a->part_heads, keys, values, block, key_count, head_dim, is_half);
+      if (key_count > 0) attend_heads(&q, t * a->part_heads, a->part_heads, keys, values, block, key_count, head_dim, is_half);
     }
   }
   for (int64_t t = 0; t < tokens; t++) {
     float *y = a->y + ((row * a->tokens + first_token + t) * k->heads + first_head) * head_dim;
     for (int64_t h = 0; h < a->part_heads; h++) {
       const int64_t n = t * a->part_heads + h;
-      const float inverse = 1.0f / q->weight[n];
-      for (int64_t i = 0; i < head_dim; i++) y[h * head_dim + i] = q->sum[n * head_dim + i] * inverse;
+      const float inverse = 1.0f / q.weight[n];
+      for (int64_t i = 0; i < head_dim; i++) y[h * head_dim + i] = q.sum[n * head_dim + i] * inverse;
     }
   }
 }
