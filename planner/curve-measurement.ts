@@ -23,10 +23,10 @@ const SHORT_CONTEXT = 64;
 const LONG_CONTEXT = 512;
 const PAST_TOKENS = 1024;
 /** Of each shape, one in each round over all of them: whatever disturbs the machine for a while then disturbs few runs of each. */
-const ROUNDS = 5;
+const ROUNDS = 8;
 /** A longer run varies less, and costs more: it has no more rounds than this. */
 const LONG_RUN_MS = 300;
-const LONG_RUN_ROUNDS = 3;
+const LONG_RUN_ROUNDS = 4;
 /** Tokens of one chunk while rows are filled. */
 const FILL_CHUNK = 128;
 
@@ -40,12 +40,12 @@ export async function measureEngine(engine: Engine, options: MeasurementOptions)
 
   options.progress('measuring prefill chunks');
   const chunks = withLast(CHUNKS, maxChunk);
-  const prefillMs = await medians(chunks.map(count => () => run(0, count)));
+  const prefillMs = await quartiles(chunks.map(count => () => run(0, count)));
   const prefill = chunks.map((count, index) => ({ tokens: count, ms: prefillMs[index]! }));
   const pastTokens = Math.min(PAST_TOKENS, Math.floor((contextTokens - FILL_CHUNK) / FILL_CHUNK) * FILL_CHUNK);
   for (let start = 0; start < pastTokens; start += FILL_CHUNK) await run(start, FILL_CHUNK);
   const pastChunks = prefill.filter(({ tokens }) => PAST_CHUNKS.includes(tokens) && pastTokens > 0);
-  const pastMs = await medians(pastChunks.map(one => () => run(pastTokens, one.tokens)));
+  const pastMs = await quartiles(pastChunks.map(one => () => run(pastTokens, one.tokens)));
   const pasts = pastChunks.map((one, index) => ({ tokens: one.tokens, extraMs: pastMs[index]! - one.ms }));
 
   const longContext = Math.min(LONG_CONTEXT, Math.max(SHORT_CONTEXT + 1, pastTokens));
@@ -57,7 +57,7 @@ export async function measureEngine(engine: Engine, options: MeasurementOptions)
   const batches = withLast(BATCHES, maxRows);
   const step = (rows: number, position: number) =>
     engine.decode({ tokenIds: tokens(rows), positions: new Array<number>(rows).fill(position) });
-  const stepMs = await medians(batches.flatMap(rows => [SHORT_CONTEXT, longContext].map(position => () => step(rows, position))));
+  const stepMs = await quartiles(batches.flatMap(rows => [SHORT_CONTEXT, longContext].map(position => () => step(rows, position))));
   const decode = batches.map((rows, index) => {
     const [short, long] = [stepMs[2 * index]!, stepMs[2 * index + 1]!];
     const msPerContextToken = Math.max(0, (long - short) / (rows * (longContext - SHORT_CONTEXT)));
@@ -88,8 +88,11 @@ function withLast(sizes: readonly number[], last: number): number[] {
   return [...sizes.filter(size => size < last), last];
 }
 
-/** Of each run, over rounds; the first round plans the runs' memory and counts for nothing. */
-async function medians(runs: readonly (() => Promise<unknown>)[]): Promise<number[]> {
+/**
+ * Lower quartile of each run over rounds: what disturbs a run makes it longer, never shorter, and what others on these processors cost is measured by
+ * itself. The first round plans the runs' memory and counts for nothing.
+ */
+async function quartiles(runs: readonly (() => Promise<unknown>)[]): Promise<number[]> {
   const samples = runs.map((): number[] => []);
   for (let round = 0; round <= ROUNDS; round++) {
     for (const [index, run] of runs.entries()) {
@@ -100,8 +103,5 @@ async function medians(runs: readonly (() => Promise<unknown>)[]): Promise<numbe
       if (round > 0) own.push(performance.now() - startedAt);
     }
   }
-  return samples.map(own => {
-    own.sort((a, b) => a - b);
-    return (own[(own.length - 1) >> 1]! + own[own.length >> 1]!) / 2;
-  });
+  return samples.map(own => own.sort((a, b) => a - b)[Math.floor((own.length - 1) / 4)]!);
 }
