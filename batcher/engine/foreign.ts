@@ -21,6 +21,7 @@ const PROT_READ_WRITE = 3;
 /** MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE: pages cost memory only once they are touched. */
 const MAP_FLAGS = 0x2 | 0x20 | 0x4000;
 const MADV_DONTNEED = 4;
+const MADV_NOHUGEPAGE = 15;
 export const PAGE_BYTES = 4096;
 
 const system: Foreign = koffi.load(null);
@@ -35,6 +36,11 @@ export function mapMemory(bytes: number): Address {
   // mmap says MAP_FAILED, which is all ones.
   if (BigInt.asIntN(64, address) === -1n) throw new Error(`mmap: cannot map ${bytes} bytes`);
   return address;
+}
+
+/** No huge pages, of which a few tokens would fill one whole, in each plane; a kernel that has none says no, which is the same. */
+export function keepPagesSmall(address: Address, bytes: number): void {
+  madvise(address, bytes, MADV_NOHUGEPAGE);
 }
 
 export function unmapMemory(address: Address, bytes: number): void {

@@ -7,7 +7,7 @@
  * Numbers are float32 or float16.
  * A page that was never touched, or was released, takes no memory. Blocks of neighbouring ids are copied and released as one piece.
  */
-import { type Address, copyMemory, mapMemory, PAGE_BYTES, releasePages, unmapMemory } from './foreign.ts';
+import { type Address, copyMemory, keepPagesSmall, mapMemory, PAGE_BYTES, releasePages, unmapMemory } from './foreign.ts';
 import { residentBytes } from './resident-memory.ts';
 
 export interface KvMemoryShape {
@@ -49,6 +49,8 @@ export class KvMemory {
     this.#isStored = new Uint8Array(shape.storeBlocks);
     this.#rows = mapMemory(this.#rowsBytes);
     this.#store = mapMemory(this.#storeBytes);
+    keepPagesSmall(this.#rows, this.#rowsBytes);
+    keepPagesSmall(this.#store, this.#storeBytes);
   }
 
   get #rowsBytes(): number {
