@@ -45,10 +45,6 @@ typedef struct {
   int64_t part_tokens;
 } Attention;
 
-INLINE __m256 load_cached(const uint8_t *at, int64_t element, int is_half) {
-  return is_half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(at + 2 * element))) : _mm256_loadu_ps((const float *)at + element);
-}
-
 INLINE void store_cached(uint8_t *at, int64_t element, int is_half, __m256 v) {
   if (is_half) _mm_storeu_si128((__m128i *)(at + 2 * element), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   else _mm256_storeu_ps((float *)at + element, v);
@@ -117,7 +113,7 @@ INLINE void score_keys(const Queries *q, int64_t query, int count, const uint8_t
     __m256 part[3];
     for (int c = 0; c < count; c++) part[c] = _mm256_load_ps(q->query + (query + c) * head_dim + i);
     for (int j = 0; j < key_count; j++) {
-      const __m256 key = load_cached(keys, (first + from + j) * head_dim + i, is_half);
+      const __m256 key = load_8(keys, (first + from + j) * head_dim + i, is_half);
       for (int c = 0; c < count; c++) dot[c][j] = _mm256_fmadd_ps(key, part[c], dot[c][j]);
     }
   }
@@ -146,7 +142,7 @@ INLINE void add_values(Queries *q, int64_t query, int count, const uint8_t *valu
     __m256 share[3];
     for (int c = 0; c < count; c++) share[c] = _mm256_set1_ps(shares[c][j]);
     for (int v = 0; v < vectors; v++) {
-      const __m256 value = load_cached(values, (first + j) * head_dim + at + v * VECTOR, is_half);
+      const __m256 value = load_8(values, (first + j) * head_dim + at + v * VECTOR, is_half);
       for (int c = 0; c < count; c++) sum[c][v] = _mm256_fmadd_ps(share[c], value, sum[c][v]);
     }
   }

@@ -36,7 +36,7 @@ export function whyNoKernels(cpuInfo?: string): string | undefined {
 export async function writeKernels(path: string, cacheFolder: string): Promise<void> {
   const cached = join(cacheFolder, `${kernelDigest()}.so`);
   if (await isCopied(cached, path)) return;
-  await compileKernels(path);
+  await compileC([...FLAGS, path, ...SOURCES, '-lm']);
   // Only the next preparation is slower where this cannot be kept.
   await keep(path, cached).catch(() => undefined);
 }
@@ -55,19 +55,20 @@ async function keep(path: string, cached: string): Promise<void> {
   await rename(draft, cached);
 }
 
-async function compileKernels(path: string): Promise<void> {
+/** By the first compiler that makes it. Throws an Error that says why none does. */
+export async function compileC(options: readonly string[]): Promise<void> {
   let reason = `no C compiler (${COMPILERS.join(', ')}) is installed`;
   for (const compiler of COMPILERS) {
-    const outcome = await compile(compiler, path);
+    const outcome = await compile(compiler, options);
     if (outcome === 'done') return;
     if (outcome !== 'absent') reason = outcome.complaint;
   }
   throw new Error(reason);
 }
 
-function compile(compiler: string, path: string): Promise<'done' | 'absent' | { complaint: string }> {
+function compile(compiler: string, options: readonly string[]): Promise<'done' | 'absent' | { complaint: string }> {
   return new Promise((resolve, reject) => {
-    const child = spawn(compiler, [...FLAGS, path, ...SOURCES, '-lm'], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(compiler, options, { stdio: ['ignore', 'ignore', 'pipe'] });
     let complaint = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       complaint = (complaint + text).slice(0, 4096);

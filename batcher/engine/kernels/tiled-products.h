@@ -4,8 +4,6 @@
  */
 #include <string.h>
 
-#define PRODUCT_INLINE static inline __attribute__((always_inline)) TARGET
-
 PRODUCT_INLINE __m256i four_levels(const int8_t *levels) {
   int32_t word;
   memcpy(&word, levels, 4);
@@ -22,8 +20,8 @@ PRODUCT_INLINE void tile_of_4_bits(const uint8_t *tile, int is_half, int64_t col
   const float *sums = a->sums + row * blocks;
   for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_scales(tile, is_half);
-    const __m256 offset = load_scales(tile + scale_bytes, is_half);
+    const __m256 scale = load_8(tile, 0, is_half);
+    const __m256 offset = load_8(tile + scale_bytes, 0, is_half);
     const uint8_t *quants = tile + 2 * scale_bytes;
     __m256i dots[ROW_GROUP];
     for (int r = 0; r < rows; r++) dots[r] = _mm256_setzero_si256();
@@ -47,13 +45,13 @@ PRODUCT_INLINE void tile_of_4_bits(const uint8_t *tile, int is_half, int64_t col
 }
 
 PRODUCT_INLINE void tile_of_8_bits(const uint8_t *tile, int is_half, int block, int64_t columns, const Activations *a, int64_t row, int rows,
-                           __m256 *y) {
+                                   __m256 *y) {
   const int64_t blocks = columns / block;
   const int8_t *levels = a->levels + row * columns;
   const float *scales = a->scales + row * blocks;
   for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
   for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_scales(tile, is_half);
+    const __m256 scale = load_8(tile, 0, is_half);
     const uint8_t *quants = tile + (is_half ? 16 : 32);
     __m256i dots[ROW_GROUP];
     for (int r = 0; r < rows; r++) dots[r] = _mm256_setzero_si256();
@@ -75,7 +73,7 @@ PRODUCT_INLINE void tile_of_8_bits(const uint8_t *tile, int is_half, int block, 
 }
 
 /* gate * sigmoid(gate) * up */
-PRODUCT_INLINE __m256 gated(__m256 gate, __m256 up) {
+INLINE __m256 gated(__m256 gate, __m256 up) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   const __m256 one = _mm256_set1_ps(1.0f);
   /* sigmoid(-|g|) is small / (1 + small); that of |g| is 1 / (1 + small). */

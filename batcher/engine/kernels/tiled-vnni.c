@@ -5,14 +5,12 @@
 
 enum { ROW_GROUP = 8 };
 
-#define INLINE_VNNI static inline __attribute__((always_inline)) TARGET
-
-INLINE_VNNI __m256i add_4_bits(__m256i sums, __m256i weights, __m256i activations) {
+PRODUCT_INLINE __m256i add_4_bits(__m256i sums, __m256i weights, __m256i activations) {
   return _mm256_dpbusd_epi32(sums, weights, activations);
 }
 
-INLINE_VNNI __m256i total_of_4_bits(__m256i sums) { return sums; }
+PRODUCT_INLINE __m256i total_of_4_bits(__m256i sums) { return sums; }
 
-INLINE_VNNI __m256i add_8_bits(__m256i sums, __m256i sizes, __m256i activations) { return _mm256_dpbusd_epi32(sums, sizes, activations); }
+PRODUCT_INLINE __m256i add_8_bits(__m256i sums, __m256i sizes, __m256i activations) { return _mm256_dpbusd_epi32(sums, sizes, activations); }
 
 #include "tiled-products.h"

@@ -78,10 +78,10 @@ AVX2 static void read_rows(const MatrixShape *s, const uint8_t *weights, const i
       float *out = y + i * s->columns + b * s->block;
       float scales[8];
       float offsets[8] = {0};
-      _mm256_storeu_ps(scales, load_scales(at, s->is_half));
+      _mm256_storeu_ps(scales, load_8(at, 0, s->is_half));
       at += scale_bytes;
       if (s->bits == 4) {
-        _mm256_storeu_ps(offsets, load_scales(at, s->is_half));
+        _mm256_storeu_ps(offsets, load_8(at, 0, s->is_half));
         at += scale_bytes;
         for (int j = 0; j < 4; j++) {
           for (int k = 0; k < 4; k++) {

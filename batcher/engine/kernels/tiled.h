@@ -53,6 +53,9 @@ typedef struct {
   int64_t part_tiles;
 } Product;
 
+/* For what is compiled once for each instruction set, which TARGET then names. */
+#define PRODUCT_INLINE static inline __attribute__((always_inline)) TARGET
+
 /* One part of a product whose activations are rounded. The second is for processors with AVX512-VNNI and AVX512-VL. */
 void multiply_part_avx2(void *product, size_t part);
 void multiply_part_vnni(void *product, size_t part);
@@ -61,10 +64,6 @@ static inline int64_t tile_bytes(const MatrixShape *s) {
   const int64_t scale_bytes = TILE_ROWS * (s->is_half ? 2 : 4);
   const int64_t block_bytes = s->bits == 4 ? 2 * scale_bytes + 128 : scale_bytes + 8 * (int64_t)s->block;
   return s->columns / s->block * block_bytes;
-}
-
-INLINE __m256 load_scales(const uint8_t *at, int is_half) {
-  return is_half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at)) : _mm256_loadu_ps((const float *)at);
 }
 
 #endif

@@ -3,9 +3,15 @@
 #define SLUICE_VECTOR_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define INLINE static inline __attribute__((always_inline)) AVX2
+
+/* 8 numbers from `element` on, of float16 or float32. */
+INLINE __m256 load_8(const uint8_t *at, int64_t element, int is_half) {
+  return is_half ? _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(at + 2 * element))) : _mm256_loadu_ps((const float *)at + element);
+}
 
 INLINE float sum_of_8(__m256 v) {
   __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
-import { COMPILERS, whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
+import { compileC, whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 
 const run = promisify(execFile);
 const KERNELS = join(import.meta.dirname, '../../../batcher/engine/kernels');
@@ -15,7 +15,7 @@ it.runIf(whyNoKernels() === undefined)('gives the same bits by every instruction
   const folder = await mkdtemp(join(tmpdir(), 'sluice-products-'));
   try {
     const program = join(folder, 'products');
-    await firstCompiler(['-O3', `-I${KERNELS}`, '-o', program, ...SOURCES, '-lm']);
+    await compileC(['-O3', `-I${KERNELS}`, '-o', program, ...SOURCES, '-lm']);
     const compared = (await run(program)).stdout.trim().split('\n');
     const hasVnni = /^flags\s*:.* avx512_vnni /m.test(await readFile('/proc/cpuinfo', 'utf8'));
     expect(compared).toEqual(['avx2 82080', ...(hasVnni ? ['vnni 82080'] : [])]);
@@ -23,15 +23,3 @@ it.runIf(whyNoKernels() === undefined)('gives the same bits by every instruction
     await rm(folder, { recursive: true, force: true });
   }
 });
-
-async function firstCompiler(options: readonly string[]): Promise<void> {
-  for (const compiler of COMPILERS) {
-    try {
-      await run(compiler, options);
-      return;
-    } catch (thrown) {
-      if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
-    }
-  }
-  throw new Error(`no C compiler (${COMPILERS.join(', ')}) is installed`);
-}
