@@ -4,18 +4,16 @@ import type { SpelledVocabulary } from './spelled-vocabulary.ts';
 import { DEAD, type StateTable } from './state-table.ts';
 
 export function makeMask(table: StateTable, state: number, vocabulary: SpelledVocabulary): TokenMask {
-  const { vocabSize, endTokenIds } = vocabulary;
   const plainLength = plainLengthFrom(table, state, vocabulary);
-  const words = plainLength === undefined ? vocabulary.emptyMask() : vocabulary.plainMasks[plainLength]!.slice();
-  let count = plainLength === undefined ? 0 : vocabulary.plainCounts[plainLength]!;
-  const add = (id: number): void => {
-    words[id >>> 5]! |= 1 << (id & 31);
-    count++;
-  };
+  const mask: TokenMask =
+    plainLength === undefined
+      ? { words: vocabulary.emptyMask(), count: 0 }
+      : { words: vocabulary.plainMasks[plainLength]!.slice(), count: vocabulary.plainCounts[plainLength]! };
+  const add = adding(mask);
   table.walk(plainLength === undefined ? vocabulary.all : vocabulary.rest, state, add);
   for (const [index, id] of table.automaton.controls.entries()) if (table.afterControl(state, index) !== DEAD) add(id);
-  if (table.mayEnd(state)) for (const id of endTokenIds) if (id < vocabSize) add(id);
-  return { words, count };
+  if (table.mayEnd(state)) addEnds(add, vocabulary);
+  return mask;
 }
 
 /**
@@ -26,20 +24,28 @@ export function makeClosingMask(
   { table, state, tokenCount }: { table: StateTable; state: number; tokenCount: number },
   vocabulary: SpelledVocabulary,
 ): TokenMask | undefined {
-  const words = vocabulary.emptyMask();
-  let count = 0;
-  const add = (id: number): void => {
-    words[id >>> 5]! |= 1 << (id & 31);
-    count++;
-  };
+  const mask: TokenMask = { words: vocabulary.emptyMask(), count: 0 };
+  const add = adding(mask);
   table.walk(vocabulary.all, state, (id, next) => {
     if (table.tokensToEnd(next) <= tokenCount) add(id);
   });
   for (const [index, id] of table.automaton.controls.entries()) {
     if (table.tokensToEnd(table.afterControl(state, index)) <= tokenCount) add(id);
   }
-  if (table.mayEnd(state)) for (const id of vocabulary.endTokenIds) if (id < vocabulary.vocabSize) add(id);
-  return count === 0 ? undefined : { words, count };
+  if (table.mayEnd(state)) addEnds(add, vocabulary);
+  return mask.count === 0 ? undefined : mask;
+}
+
+/** Puts a token that it does not have into a mask. */
+function adding(mask: TokenMask): (id: number) => void {
+  return id => {
+    mask.words[id >>> 5]! |= 1 << (id & 31);
+    mask.count++;
+  };
+}
+
+function addEnds(add: (id: number) => void, { endTokenIds, vocabSize }: SpelledVocabulary): void {
+  for (const id of endTokenIds) if (id < vocabSize) add(id);
 }
 
 /** How many plain characters may follow, whichever they are, up to the longest token's; undefined where it depends on which. */
