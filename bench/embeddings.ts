@@ -2,8 +2,7 @@
  * Bench `embeddings`: texts of many lengths through gateway, Redis and batcher; through our engine alone; and through transformers.js given the same
  * texts of the same model. The last two are each in a process of its own, without a server in front; all by themselves, one after the other, in one run.
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ALL_MINILM, fetchEncoder } from '../batcher/model/download-encoder.ts';
 import { prepareEncoder } from '../batcher/model/prepare-encoder.ts';
@@ -16,6 +15,7 @@ import { passage, readText } from './passages.ts';
 import { type EmbeddingTimes, installTransformersJs } from './peers/transformers-js.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 import { type Stack, startStack } from './stack.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 /** What is lost by the way through HTTP and Redis, padding made up for it. */
 const PEER_BAR = 1;
@@ -148,16 +148,13 @@ export const embeddingsBench = bench({
 });
 
 /** Seconds, in a process of its own. */
-async function embedAlone(plan: EncoderPlan, children: Children): Promise<number> {
-  const folder = await mkdtemp(join(tmpdir(), 'sluice-bench-'));
-  try {
+function embedAlone(plan: EncoderPlan, children: Children): Promise<number> {
+  return inTemporaryFolder(async folder => {
     const path = join(folder, 'plan.json');
     await writeFile(path, JSON.stringify(plan));
     const { stdout } = await children.run(process.execPath, [new URL('./encoder-rate.ts', import.meta.url).pathname, path]);
     return Number(stdout);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  });
 }
 
 /** All batches, so many at once; their prompt tokens. */

@@ -2,9 +2,6 @@
  * Bench `guidellm`: the vLLM project's load generator guidellm, unchanged, against the whole path, on completions and on chats: what it measures,
  * and whether every request was answered with as many tokens as it asked for, counted by parts that are not ours where there are such.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { loadVocabulary } from '../batcher/model/prepare.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
@@ -14,6 +11,7 @@ import { type Differences, differencesFrom, type GuidellmBenchmark, type Percent
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { type Stack, startStack } from './stack.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 import { writeTokenizerFolder } from './tokenizer-folder.ts';
 
 const SETTINGS = {
@@ -38,8 +36,7 @@ export const guidellmBench = bench({
   async run(run) {
     const model = await benchModel(run.settings, run.progress);
     const guidellm = await installGuidellm(run);
-    const tokenizerFolder = await mkdtemp(join(tmpdir(), 'sluice-tokenizer-'));
-    try {
+    return inTemporaryFolder(async tokenizerFolder => {
       await writeTokenizerFolder(await loadVocabulary(model.directory), {
         folder: tokenizerFolder,
         contextTokens: model.manifest.shape.contextTokens,
@@ -48,9 +45,7 @@ export const guidellmBench = bench({
       await using stack = await startStack({ ...run, model, threads: run.settings.threads });
       for (const route of GUIDELLM_ROUTES) measured.push(await measure(run, { model, guidellm, tokenizerFolder, stack, route }));
       return findings(run, { model, guidellm, measured });
-    } finally {
-      await rm(tokenizerFolder, { recursive: true, force: true });
-    }
+    });
   },
 });
 

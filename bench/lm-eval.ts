@@ -2,9 +2,6 @@
  * Bench `lm-eval`: EleutherAI's lm-eval runs a small task through the whole path (`/v1/completions` with `echo` and `logprobs`), and the same task
  * on llama.cpp's own server with the same file; the scores side by side, and how far the log-probabilities lie apart.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { loadVocabulary } from '../batcher/model/prepare.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
@@ -15,6 +12,7 @@ import { installLmEval, type LmEvalScore } from './peers/lm-eval.ts';
 import { openScoring } from './peers/scoring-llama-server.ts';
 import { percentile } from './spread.ts';
 import { startStack } from './stack.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 import { writeTokenizerFolder } from './tokenizer-folder.ts';
 
 const CLIENTS = 8;
@@ -27,8 +25,7 @@ export const lmEvalBench = bench({
     const model = await benchModel(settings, progress);
     const lmEval = await installLmEval({ progress, children });
     const llamaCpp = await installLlamaCpp({ progress, children }, 'llama-server');
-    const tokenizerFolder = await mkdtemp(join(tmpdir(), 'sluice-tokenizer-'));
-    try {
+    return inTemporaryFolder(async tokenizerFolder => {
       const { contextTokens } = model.manifest.shape;
       await writeTokenizerFolder(await loadVocabulary(model.directory), { folder: tokenizerFolder, contextTokens });
       const { threads } = settings;
@@ -88,9 +85,7 @@ export const lmEvalBench = bench({
           "llama.cpp's server refuses `echo`, so each token of a prompt is had from it as the only one that it may choose (bench/peers/scoring-llama-server.ts)",
         ],
       };
-    } finally {
-      await rm(tokenizerFolder, { recursive: true, force: true });
-    }
+    });
   },
 });
 

@@ -24,6 +24,7 @@ const TOKENS_PER_STREAM = 3;
 const WARM_UP_STREAMS = 8;
 /** Over all batches; of each the shortest step counts, since whatever disturbs it makes it longer. */
 const STEP_ROUNDS = 2;
+
 export interface PathMeasurement {
   stack: Stack;
   text: string;

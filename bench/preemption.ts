@@ -237,7 +237,8 @@ function findings(model: BenchModel, plan: PreemptionPlan, measured: Measured): 
       { name: 'rows, sequences and jobs left', value: sum(Object.values(left)), relation: '=', limit: 0 },
       {
         name: 'keys and values, resident MiB',
-        value: kv.atMost / 2 ** 20,
+        // Where it was never told, the bar does not hold.
+        value: kv.atMost > 0 ? kv.atMost / 2 ** 20 : Number.NaN,
         relation: '<=',
         limit: (budgetBytes + kv.openPages) / 2 ** 20,
       },

@@ -6,7 +6,7 @@ import { type ClosedLoop, type ClosedLoopRecord, simulateClosedLoop } from '../p
 import type { PathCosts } from '../planner/service-curves.ts';
 import { simulatedLoad } from '../planner/simulated-load.ts';
 import type { StreamOutcome } from './load-client.ts';
-import { percentile } from './spread.ts';
+import { spreadOf } from './spread.ts';
 
 const CLIENTS = 8;
 const REQUESTS = 48;
@@ -34,11 +34,7 @@ export async function measureRequests(measurement: RequestMeasurement): Promise<
   const runs: Record<'short' | 'long', LoopRun[]> = { short: [], long: [] };
   for (let round = 0; round < ROUNDS; round++)
     for (const length of ['short', 'long'] as const) runs[length].push(await runLoop(() => ask(TOKENS, PROMPT_WORDS[length])));
-  const realMs = (loops: readonly LoopRun[]): number =>
-    percentile(
-      loops.map(({ ms }) => ms),
-      50,
-    );
+  const realMs = (loops: readonly LoopRun[]): number => spreadOf(loops.map(({ ms }) => ms)).median;
   const simulate = ([loop]: readonly LoopRun[], cost: RequestCost): ClosedLoopRecord => {
     const requests = loop!.promptTokens.map(promptTokens => ({ atMs: 0, promptTokens, completionTokens: TOKENS }));
     return simulateClosedLoop({

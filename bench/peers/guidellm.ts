@@ -2,10 +2,10 @@
  * Guidellm: the vLLM project's load generator guidellm, unchanged and with its own defaults, in the ignored folder .peers/; it reaches nothing but
  * the server it is given.
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Target } from '../load-client.ts';
+import { inTemporaryFolder } from '../temporary-folder.ts';
 import { type GuidellmBenchmark, readGuidellmReport } from './guidellm-report.ts';
 import { offlinePython, type PeerRun, pipFolder } from './package-folder.ts';
 
@@ -81,12 +81,3 @@ def tokens(prompt):
     return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
 print(json.dumps([len(tokens(prompt)) for prompt in json.load(open(path))]))
 `;
-
-async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'sluice-guidellm-'));
-  try {
-    return await use(folder);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}

@@ -1,7 +1,7 @@
 /** LmEval: EleutherAI's lm-eval, unchanged, in the ignored folder .peers/, on the task beside the bench; it reaches nothing but the server it is given. */
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { inTemporaryFolder } from '../temporary-folder.ts';
 import { offlinePython, type PeerRun, pipFolder } from './package-folder.ts';
 
 const VERSION = '0.4.13';
@@ -36,9 +36,8 @@ export async function installLmEval(run: PeerRun): Promise<LmEval> {
   const folder = await pipFolder(`lm-eval-${VERSION}`, requirements, run);
   return {
     version: VERSION,
-    async score({ baseUrl, apiKey, model, tokenizerFolder, clients }) {
-      const output = await mkdtemp(join(tmpdir(), 'sluice-lm-eval-'));
-      try {
+    score: ({ baseUrl, apiKey, model, tokenizerFolder, clients }) =>
+      inTemporaryFolder(async output => {
         const connection = { model, base_url: `${baseUrl}/completions`, num_concurrent: clients, max_retries: 1 };
         const tokens = { tokenizer_backend: 'huggingface', tokenizer: tokenizerFolder, tokenized_requests: 'True' };
         const modelArguments = Object.entries({ ...connection, ...tokens }).map(([name, value]) => `${name}=${value}`);
@@ -51,10 +50,7 @@ export async function installLmEval(run: PeerRun): Promise<LmEval> {
           env: { ...offlinePython(folder, join(output, 'cache')), OPENAI_API_KEY: apiKey },
         });
         return await readScore(output);
-      } finally {
-        await rm(output, { recursive: true, force: true });
-      }
-    },
+      }),
   };
 }
 
