@@ -192,10 +192,12 @@ export class SimulatedBatcher {
       return;
     }
     const { engine } = this.#parts;
-    for (const { sequenceId, cachedTokens, resumed } of plan.admitted)
-      if (!resumed) this.#streams.get(sequenceId)!.cachedTokens = cachedTokens;
-    const begunCount = plan.admitted.filter(({ resumed }) => !resumed).length;
-    let at = this.#now + begunCount * engine.requestMs + engine.copyMs(copiedTokens(plan));
+    let at = this.#now + engine.copyMs(copiedTokens(plan));
+    for (const { sequenceId, cachedTokens, resumed } of plan.admitted) {
+      if (resumed) continue;
+      this.#streams.get(sequenceId)!.cachedTokens = cachedTokens;
+      at += engine.requestMs;
+    }
     const chunkEnds: number[] = [];
     for (const { start, tokenIds } of plan.chunks) {
       const ms = engine.prefillMs(start, tokenIds.length);
