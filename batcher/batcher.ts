@@ -39,6 +39,7 @@ import { requestLine, requestNames } from './request-line.ts';
 import { Room } from './room.ts';
 import type { BatcherSettings } from './settings.ts';
 import { Speculation } from './speculation.ts';
+import { StepLog } from './step-log.ts';
 import { StepRates } from './step-rates.ts';
 import { StructuredOutput } from './structured/structured-output.ts';
 import { Throughput } from './throughput.ts';
@@ -102,7 +103,8 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
           pathTokenIds: blockId => kv.pathTokenIds(blockId),
           onChanged: () => prefixPublisher?.changed(),
         });
-  const { maxRunning, maxBatchedTokens } = settings;
+  const { maxRunning, maxBatchedTokens, stepLogPath } = settings;
+  const stepLog = stepLogPath === undefined ? undefined : await StepLog.open(stepLogPath, BLOCK_TOKENS);
   const opened = openScheduler({ maxRunning, maxBatchedTokens, contextTokens, budgetBlocks: budget.blocks, clock, listener: held });
   const { scheduler } = opened;
   const kv: KvCache = opened.kv;
@@ -179,8 +181,9 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     runFailed: (sequenceIds, error) => generations.runFailed(sequenceIds, error),
     reproducibleRows: REPRODUCIBLE_ROWS,
     itlSloMs: settings.itlSloMs,
-    onStep: (plan, overheadMs) => {
-      metrics.step(plan, overheadMs);
+    onStep: (plan, times) => {
+      metrics.step(plan, times);
+      stepLog?.add(plan, times);
       for (const { purpose, tokenIds } of plan.chunks) if (purpose !== 'verify') throughput.prefilled(tokenIds.length);
       room.changed();
     },
@@ -297,6 +300,7 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
       await heartbeat.stop();
       redis.disconnect();
       metricsServer?.close();
+      await stepLog?.close();
       await structuredOutput.close();
       engine.close();
     },

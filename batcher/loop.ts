@@ -31,11 +31,20 @@ export interface LoopParts {
   reproducibleRows: number;
   /** Time between two tokens of a running stream that a prefill beside it is to keep to, in ms. */
   itlSloMs: number;
-  /** A step was run; so much of it was spent outside the engine. */
-  onStep?(plan: StepPlan, overheadMs: number): void;
+  onStep?(plan: StepPlan, times: StepTimes): void;
   /** Time since the sequence's last token; undefined for its first. */
   onToken?(sinceLastMs: number | undefined): void;
   onVerified?(draftTokens: number, acceptedTokens: number): void;
+}
+
+/** Of one step, in ms. */
+export interface StepTimes {
+  /** From its plan to its commit. */
+  stepMs: number;
+  /** Of that, in the engine's runs. */
+  engineMs: number;
+  /** Of that, in each chunk of the plan, in its order; 0 for one that failed. */
+  chunkMs: readonly number[];
 }
 
 /** Tokens that were sampled for a choice and of which nothing was told yet. */
@@ -54,6 +63,7 @@ export class Loop {
   #isStopped = false;
   /** Spent in the engine during the step under way. */
   #engineMs = 0;
+  #chunkMs: number[] = [];
   /** Of that, on streams that run: their decode and what verified their drafts. */
   #streamsMs = 0;
 
@@ -86,6 +96,7 @@ export class Loop {
         continue;
       }
       this.#engineMs = 0;
+      this.#chunkMs = [];
       this.#streamsMs = 0;
       for (const { sequenceId, cachedTokens } of plan.admitted) {
         const found = this.#parts.find(sequenceId);
@@ -96,7 +107,7 @@ export class Loop {
       this.#endForRoom(scheduler.commit(plan, outcomes));
       this.#parts.rates.stepped(this.#streamsMs);
       this.#offerDrafts(outcomes);
-      this.#parts.onStep?.(plan, performance.now() - startedAt - this.#engineMs);
+      this.#parts.onStep?.(plan, { stepMs: performance.now() - startedAt, engineMs: this.#engineMs, chunkMs: this.#chunkMs });
     }
     this.#tell();
   }
@@ -105,7 +116,11 @@ export class Loop {
     const { engine } = this.#parts;
     prepareMemory(engine, plan);
     const outcomes: StepOutcome[] = [];
-    for (const chunk of plan.chunks) await this.#runChunk(chunk, outcomes);
+    for (const chunk of plan.chunks) {
+      const before = this.#engineMs;
+      await this.#runChunk(chunk, outcomes);
+      this.#chunkMs.push(this.#engineMs - before);
+    }
     if (plan.decode.length > 0) await this.#runDecode(plan.decode, outcomes);
     return outcomes;
   }

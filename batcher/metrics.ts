@@ -5,6 +5,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Timings, Usage } from '../shared/token-event.ts';
 import type { KvUsage } from './kv/kv-cache.ts';
+import type { StepTimes } from './loop.ts';
 import type { StepPlan } from './scheduler/step-plan.ts';
 
 const TTFT_BUCKETS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560];
@@ -91,10 +92,10 @@ export class Metrics {
     rates.set({ scope: 'aggregate', phase: 'decode' }, 0);
   }
 
-  step(plan: StepPlan, overheadMs: number): void {
+  step(plan: StepPlan, { stepMs, engineMs }: Pick<StepTimes, 'stepMs' | 'engineMs'>): void {
     const prefillTokens = plan.chunks.reduce((sum, chunk) => sum + chunk.tokenIds.length, 0);
     this.#iterationTokens.observe(prefillTokens + plan.decode.length);
-    this.#stepOverhead.observe(overheadMs / 1000);
+    this.#stepOverhead.observe((stepMs - engineMs) / 1000);
   }
 
   tokenSampled(sinceLastMs: number | undefined): void {

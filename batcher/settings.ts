@@ -42,6 +42,8 @@ export interface BatcherSettings {
   publicPrefixPaths: readonly string[];
   /** Where /metrics is served on the loopback interface; undefined serves none. */
   metricsPort: number | undefined;
+  /** File that gets a line for each step; undefined: none. */
+  stepLogPath: string | undefined;
   /** Jobs taken off the queue ahead of a free row. */
   prefetch: number;
   /** Text blocks of 256 bytes that the edge is told are in the prefix cache, at most; 0 tells nothing. */
@@ -119,6 +121,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
       [],
     )
     .option('--metrics-port <port>', 'serve /metrics on 127.0.0.1', integer('metrics-port', 0, 65_535))
+    .option('--step-log <file>', 'append what each step computed and how long it took, a line of JSON a step')
     .option('--prefetch <count>', 'jobs taken off the queue ahead of a free row', integer('prefetch', 0, 1024), 4)
     .option(
       '--prefix-directory-entries <count>',
@@ -158,6 +161,7 @@ export function readSettings(argv: readonly string[], environment: NodeJS.Proces
     maxAttempts: options.maxAttempts,
     publicPrefixPaths: options.publicPrefix,
     metricsPort: options.metricsPort,
+    stepLogPath: options.stepLog,
     prefetch: options.prefetch,
     prefixDirectoryEntries: options.prefixDirectoryEntries,
     lockMs: options.lockMs,

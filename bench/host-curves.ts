@@ -12,7 +12,6 @@ import { loadChat } from '../batcher/model/chat-template.ts';
 import type { EngineCurves } from '../planner/curve-measurement.ts';
 import { PlanningError } from '../planner/planning-error.ts';
 import { readServiceCurves, type ServiceCurves } from '../planner/service-curves.ts';
-import { DEFAULT_SIMULATED } from '../planner/simulated-batcher.ts';
 import type { BatcherOut, ListOut } from '../shared/admin-wire.ts';
 import type { BenchRun } from './bench.ts';
 import type { CurvesTask } from './engine-curves.ts';
@@ -22,6 +21,8 @@ import { readText } from './passages.ts';
 import { measurePath } from './path-cost.ts';
 import { batcherArguments, type PlanSettings } from './plan-settings.ts';
 import { type Stack, startStack } from './stack.ts';
+import { StepLogReader } from './step-log-reader.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 type CurvesWish = Pick<PlanSettings, 'host' | 'threads' | 'kernels' | 'max-running' | 'max-batched-tokens' | 'itl-slo'>;
 
@@ -68,37 +69,47 @@ async function measure(
   { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
 ): Promise<ServiceCurves> {
   progress("measuring this host's service curves; two minutes");
-  const { threads, 'max-running': maxRunning, 'max-batched-tokens': maxBatchedTokens } = wish;
-  const task: CurvesTask = { engine: engineOptions(model, { threads, rowCount: rowCountFor(maxRunning) }), maxRunning, maxBatchedTokens };
-  const program = new URL('./engine-curves.ts', import.meta.url).pathname;
-  const engine = JSON.parse((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout) as EngineCurves;
-  const stack = await startStack({
-    model,
-    threads,
-    // As they are simulated.
-    batcherArguments: [...batcherArguments(wish), '--speculation', 'off'],
-    progress,
-    children,
-  });
-  try {
+  const { threads, 'max-running': maxRunning } = wish;
+  const engine = await runEngine<EngineCurves>(wish, model, children);
+  return await inTemporaryFolder(async folder => {
+    const stepLogPath = join(folder, 'steps.jsonl');
+    await using stack = await startStack({
+      model,
+      threads,
+      // As they are simulated.
+      batcherArguments: [...batcherArguments(wish), '--speculation', 'off', '--step-log', stepLogPath],
+      progress,
+      children,
+    });
     const host = readHost();
     const card = await onlyBatcher(stack);
     const room = { contextTokens: card.context_tokens, kvTokens: card.kv_capacity_tokens };
     const template = await templateTokens(model);
-    const path = await measurePath({
-      ...{ stack, text: await readText(), curves: engine, templateTokens: template, progress },
-      settings: {
-        ...{ ...DEFAULT_SIMULATED, maxRunning, maxBatchedTokens, itlSloMs: wish['itl-slo'], hasPrefixStore: true },
-        ...room,
-      },
+    const { path, copyMsPerToken } = await measurePath({
+      ...{ stack, stepLog: new StepLogReader(stepLogPath), text: await readText(), maxRunning, curves: engine, progress },
     });
     return {
-      ...{ version: 2, host: `${host.cpuModel}, ${host.coreCount} cores`, model: model.name, threads },
-      ...{ measuredAt: new Date().toISOString(), ...room, ...engine, path, templateTokens: template },
+      ...{ version: 3, host: `${host.cpuModel}, ${host.coreCount} cores`, model: model.name, threads },
+      ...{ measuredAt: new Date().toISOString(), ...room, ...engine, copyMsPerToken, path, templateTokens: template },
     };
-  } finally {
-    await stack.close();
-  }
+  });
+}
+
+/** How many times as long the engine's runs take now as when these curves were measured. */
+export async function hostPace(
+  wish: CurvesWish,
+  { model, curves, children }: { model: BenchModel; curves: EngineCurves } & Pick<BenchRun, 'children'>,
+): Promise<number> {
+  const { decode, prefill, prefillPast, copyMsPerToken } = curves;
+  return await runEngine<number>(wish, model, children, { decode, prefill, prefillPast, copyMsPerToken });
+}
+
+async function runEngine<T>(wish: CurvesWish, model: BenchModel, children: BenchRun['children'], paceOf?: EngineCurves): Promise<T> {
+  const { threads, 'max-running': maxRunning, 'max-batched-tokens': maxBatchedTokens } = wish;
+  const engine = engineOptions(model, { threads, rowCount: rowCountFor(maxRunning) });
+  const task: CurvesTask = { engine, maxRunning, maxBatchedTokens, ...(paceOf && { paceOf }) };
+  const program = new URL('./engine-curves.ts', import.meta.url).pathname;
+  return JSON.parse((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout) as T;
 }
 
 async function onlyBatcher({ target }: Stack): Promise<BatcherOut> {

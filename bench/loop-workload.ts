@@ -174,14 +174,14 @@ export async function measureLoop(plan: LoopPlan, redisUrl: string): Promise<Loo
     reproducibleRows: 2,
     itlSloMs: 150,
     onToken: sinceLastMs => metrics.tokenSampled(sinceLastMs),
-    onStep(step, overheadMs) {
-      metrics.step(step, overheadMs);
+    onStep(step, stepTimes) {
+      metrics.step(step, stepTimes);
       const now = performance.now();
       const isWhole = step.chunks.length === 0 && step.decode.length === plan.batch;
       if (isWhole && ++wholeSteps > WARM_UP_STEPS && lastEndedAt !== undefined) {
         times.step.push(now - lastEndedAt - engine.aloneMs);
         times.engine.push(engine.aloneMs);
-        times.outside.push(overheadMs);
+        times.outside.push(stepTimes.stepMs - stepTimes.engineMs);
         if (times.step.length === plan.stepCount) loop.stop();
       }
       lastEndedAt = now;

@@ -5,12 +5,12 @@
 import { simulateFleet } from '../planner/fleet.ts';
 import { type GoodputFigures, GoodputTally, type Objectives } from '../planner/goodput.ts';
 import { findKnee, mostPerBatcher } from '../planner/knee.ts';
-import type { ServiceCurves } from '../planner/service-curves.ts';
+import { curvesAtPace, type ServiceCurves } from '../planner/service-curves.ts';
 import type { SimulatedSettings } from '../planner/simulated-batcher.ts';
 import type { Scenario } from '../planner/simulation.ts';
 import { TrialRunner } from '../planner/trial-runner.ts';
 import { type BenchRun, bench } from './bench.ts';
-import { wantedCurves } from './host-curves.ts';
+import { hostPace, wantedCurves } from './host-curves.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { batcherArguments, planSettings, simulatedSettings, traceLimits } from './plan-settings.ts';
 import { type LoadedRequest, replayLoad } from './replay-load.ts';
@@ -62,6 +62,8 @@ interface Side {
 interface Round {
   percent: number;
   rate: number;
+  /** Of the host right before and after the replay, beside when the curves were measured: times as long. */
+  paces: [before: number, after: number];
   predicted: Side;
   real: Side;
   faults: string[];
@@ -90,32 +92,40 @@ async function oneRate(
   const load = await replayLoad({ ...settings, rate }, model);
   const { trace } = await scaledTrace(settings, traceLimits(curves));
   const simulated = { ...simulatedSettings(settings, curves, trace), hasPrefixStore: true };
-  const predicted = predict(load.requests, { settings, curves, simulated });
+  const pace = () => hostPace(settings, { model, curves, children });
+  const before = await pace();
   progress(`${percent} percent of the knee: ${load.requests.length} requests at ${rate.toFixed(2)}/s`);
-  const stack = await startStack({
+  const { real, faults } = await realSide(run, model, load.requests);
+  const paces: Round['paces'] = [before, await pace()];
+  const paced = curvesAtPace(curves, (paces[0] + paces[1]) / 2);
+  return { percent, rate, paces, predicted: predict(load.requests, { settings, curves: paced, simulated }), real, faults };
+}
+
+async function realSide(
+  { settings, progress, children }: PlanRun,
+  model: BenchModel,
+  requests: readonly LoadedRequest[],
+): Promise<{ real: Side; faults: string[] }> {
+  await using stack = await startStack({
     model,
     threads: settings.threads,
     batcherArguments: [...batcherArguments(settings), '--speculation', settings.drafts],
     progress,
     children,
   });
-  try {
-    await warmUp(stack);
-    const before = await stepsOf(stack);
-    const record = await replay(stack, load.requests, { clientsBound: 0, drainMs: settings.drain, progress });
-    const tally = new GoodputTally(objectivesOf(settings));
-    for (const request of record.requests) tally.add(request);
-    tally.gaps.merge(record.gaps.data());
-    const after = await stepsOf(stack);
-    const real: Side = {
-      figures: tally.figures(settings.duration),
-      stepCount: after.stepCount - before.stepCount,
-      stepTokens: after.stepTokens - before.stepTokens,
-    };
-    return { percent, rate, predicted, real, faults: record.faults };
-  } finally {
-    await stack.close();
-  }
+  await warmUp(stack);
+  const before = await stepsOf(stack);
+  const record = await replay(stack, requests, { clientsBound: 0, drainMs: settings.drain, progress });
+  const tally = new GoodputTally(objectivesOf(settings));
+  for (const request of record.requests) tally.add(request);
+  tally.gaps.merge(record.gaps.data());
+  const after = await stepsOf(stack);
+  const real: Side = {
+    figures: tally.figures(settings.duration),
+    stepCount: after.stepCount - before.stepCount,
+    stepTokens: after.stepTokens - before.stepTokens,
+  };
+  return { real, faults: record.faults };
 }
 
 async function stepsOf(stack: Stack): Promise<Pick<Side, 'stepCount' | 'stepTokens'>> {
@@ -162,7 +172,7 @@ function findings(settings: PlanRun['settings'], { model, curves, knee, rounds }
     figures: { knee, curves, rounds: rounds.map(({ faults, ...round }) => ({ ...round, faultCount: faults.length })) },
     bars: rounds.flatMap(roundBars),
     notes: [
-      `service curves of ${curves.measuredAt}`,
+      `service curves of ${curves.measuredAt}; the host's runs took ${rounds.map(({ paces }) => paces.map(pace => pace.toFixed(2)).join(' and ')).join(', ')} times as long before and after each replay, by the mean of which a prediction is made`,
       ...[...new Set(rounds.flatMap(round => round.faults))].slice(0, 5).map(fault => `broken: ${fault.slice(0, 200)}`),
     ],
   };

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { PlanningError } from './planning-error.ts';
 
 const Ms = z.number().min(0).max(1e9);
+const Share = z.number().min(0.1).max(100);
 const Count = z.int().min(1).max(1e9);
 
 /** Of a curve, whose places may come in any order; a place twice would have two values. */
@@ -27,17 +28,17 @@ export const PathCosts = z.strictObject({
   deliveryMs: Ms,
   /** Between two jobs that one batcher takes off the queue, as far as arrivalMs does not have it already. */
   fetchMs: Ms,
-  /** What a request takes of a busy batcher's time once, besides its tokens: its job, prompt and end, here and by all others on its processors. */
+  /** What a request takes of a batcher's time once, besides its tokens: its job, prompt and end. */
   requestMs: Ms,
-  /** A prefill chunk beside streams takes so many times as long as the engine's run alone. */
-  prefillShare: z.number().min(0.1).max(100),
+  /** A prefill chunk takes so many times as long as the engine's run alone: in a step by itself, and in one with streams. */
+  prefillShare: z.strictObject({ alone: Share, beside: Share }),
   /** A step of so many streams takes so much longer than the engine's run alone: sampling, text, events, and all others on its processors. */
   steps: points('rows', { rows: Count, extraMs: z.number().min(-1e6).max(1e6) }),
 });
 export type PathCosts = z.infer<typeof PathCosts>;
 
 export const ServiceCurves = z.strictObject({
-  version: z.literal(2),
+  version: z.literal(3),
   host: z.string(),
   model: z.string(),
   threads: Count,
@@ -60,7 +61,31 @@ export const ServiceCurves = z.strictObject({
 export type ServiceCurves = z.infer<typeof ServiceCurves>;
 
 /** Nothing but the engine. */
-export const NO_PATH: PathCosts = { arrivalMs: 0, deliveryMs: 0, fetchMs: 0, requestMs: 0, prefillShare: 1, steps: [] };
+export const NO_PATH: PathCosts = {
+  arrivalMs: 0,
+  deliveryMs: 0,
+  fetchMs: 0,
+  requestMs: 0,
+  prefillShare: { alone: 1, beside: 1 },
+  steps: [],
+};
+
+/** Of the same host while everything on it takes so many times as long. */
+export function curvesAtPace(curves: ServiceCurves, pace: number): ServiceCurves {
+  const { prefillPast, path } = curves;
+  return {
+    ...curves,
+    decode: curves.decode.map(({ rows, ms, msPerContextToken }) => ({ rows, ms: pace * ms, msPerContextToken: pace * msPerContextToken })),
+    prefill: curves.prefill.map(({ tokens, ms }) => ({ tokens, ms: pace * ms })),
+    prefillPast: { msPerPastToken: pace * prefillPast.msPerPastToken, msPerPair: pace * prefillPast.msPerPair },
+    copyMsPerToken: pace * curves.copyMsPerToken,
+    path: {
+      ...{ arrivalMs: pace * path.arrivalMs, deliveryMs: pace * path.deliveryMs, fetchMs: pace * path.fetchMs },
+      ...{ requestMs: pace * path.requestMs, prefillShare: path.prefillShare },
+      steps: path.steps.map(({ rows, extraMs }) => ({ rows, extraMs: pace * extraMs })),
+    },
+  };
+}
 
 /** Throws PlanningError that names the file and the field. */
 export async function readServiceCurves(path: string): Promise<ServiceCurves> {

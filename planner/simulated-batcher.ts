@@ -6,7 +6,7 @@
 import { openScheduler } from '../batcher/batcher-scheduler.ts';
 import { sizeChunks } from '../batcher/chunk-policy.ts';
 import type { Scheduler } from '../batcher/scheduler/scheduler.ts';
-import type { StepOutcome, StepPlan } from '../batcher/scheduler/step-plan.ts';
+import { copiedTokens, type StepOutcome, type StepPlan } from '../batcher/scheduler/step-plan.ts';
 import { StepRates } from '../batcher/step-rates.ts';
 import type { ServedRequest } from './goodput.ts';
 import type { LatencyHistogram } from './latency-histogram.ts';
@@ -192,7 +192,7 @@ export class SimulatedBatcher {
       return;
     }
     const { engine } = this.#parts;
-    let at = this.#now + engine.copyMs(copiedTokens(plan));
+    let at = this.#now + engine.copyMs(copiedTokens(plan, BLOCK_TOKENS));
     for (const { sequenceId, cachedTokens, resumed } of plan.admitted) {
       if (resumed) continue;
       this.#streams.get(sequenceId)!.cachedTokens = cachedTokens;
@@ -200,7 +200,7 @@ export class SimulatedBatcher {
     }
     const chunkEnds: number[] = [];
     for (const { start, tokenIds } of plan.chunks) {
-      const ms = engine.prefillMs(start, tokenIds.length);
+      const ms = engine.prefillMs(start, tokenIds.length, plan.decode.length > 0);
       at += ms;
       chunkEnds.push(at);
       this.#policy.rates.prefilled({ start, tokens: tokenIds.length }, ms);
@@ -333,12 +333,4 @@ export class SimulatedBatcher {
     const use = this.#scheduler.kvUsage.rowBlocks / this.#budgetBlocks;
     if (use > this.#use.peakKvUse) this.#use.peakKvUse = use;
   }
-}
-
-function copiedTokens({ saves, loads, copies }: StepPlan): number {
-  let tokens = 0;
-  for (const copy of saves) tokens += copy.blockIds.length * BLOCK_TOKENS;
-  for (const copy of loads) tokens += copy.blockIds.length * BLOCK_TOKENS;
-  for (const copy of copies) tokens += copy.tokens;
-  return tokens;
 }

@@ -10,7 +10,7 @@ export class SimulatedEngine {
   readonly #contextMs: number[] = [];
   readonly #prefill: PiecewiseLine;
   readonly #past: ServiceCurves['prefillPast'];
-  readonly #prefillShare: number;
+  readonly #prefillShare: ServiceCurves['path']['prefillShare'];
   /** Of a request, once. */
   readonly requestMs: number;
   readonly #copyMsPerToken: number;
@@ -37,9 +37,11 @@ export class SimulatedEngine {
     return this.#decodeMs[rows]! + this.#contextMs[rows]! * contextTokens;
   }
 
-  prefillMs(start: number, tokens: number): number {
+  /** In a step by itself, or in one with streams. */
+  prefillMs(start: number, tokens: number, isBeside = false): number {
     const { msPerPastToken, msPerPair } = this.#past;
-    return this.#prefillShare * (Math.max(0, this.#prefill.at(tokens)) + start * (msPerPastToken + tokens * msPerPair));
+    const share = isBeside ? this.#prefillShare.beside : this.#prefillShare.alone;
+    return share * (Math.max(0, this.#prefill.at(tokens)) + start * (msPerPastToken + tokens * msPerPair));
   }
 
   copyMs(tokens: number): number {

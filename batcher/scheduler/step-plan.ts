@@ -69,3 +69,12 @@ export interface StepOutcome {
   /** The last of tokenIds ends the sequence. */
   finished: boolean;
 }
+
+/** Keys and values that a step copies before it computes. */
+export function copiedTokens({ saves, loads, copies }: Pick<StepPlan, 'saves' | 'loads' | 'copies'>, blockTokens: number): number {
+  let tokens = 0;
+  for (const copy of saves) tokens += copy.blockIds.length * blockTokens;
+  for (const copy of loads) tokens += copy.blockIds.length * blockTokens;
+  for (const copy of copies) tokens += copy.tokens;
+  return tokens;
+}

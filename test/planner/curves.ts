@@ -2,7 +2,7 @@ import { NO_PATH, type ServiceCurves } from '../../planner/service-curves.ts';
 
 /** A host that never was, about as fast as a small one. */
 export const CURVES: ServiceCurves = {
-  ...{ version: 2, host: 'nowhere', model: 'none', threads: 2, measuredAt: '2026-01-01T00:00:00.000Z' },
+  ...{ version: 3, host: 'nowhere', model: 'none', threads: 2, measuredAt: '2026-01-01T00:00:00.000Z' },
   ...{ contextTokens: 2_048, kvTokens: 40_000, templateTokens: 0, copyMsPerToken: 0.01 },
   decode: [
     { rows: 1, ms: 16, msPerContextToken: 0.001 },

@@ -23,7 +23,7 @@ test('what was kept is read, its points put in order', async () => {
 
 test.each([
   ['no JSON', '{"version":', 'is not JSON'],
-  ['another version', { ...CURVES, version: 3 }, 'version'],
+  ['another version', { ...CURVES, version: 2 }, 'version'],
   ['no decode steps', { ...CURVES, decode: [] }, 'decode'],
   ['a time below zero', { ...CURVES, copyMsPerToken: -1 }, 'copyMsPerToken'],
   ['a field that nobody knows', { ...CURVES, speed: 1 }, 'speed'],
@@ -55,7 +55,8 @@ test('times lie on the lines between what was measured', () => {
   expect(engine.prefillMs(0, 72)).toBe(230);
   expect(engine.prefillMs(100, 16)).toBeCloseTo(60 + 2 + 1.6);
   expect(engine.copyMs(100)).toBe(1);
-  const slower = new SimulatedEngine({ ...CURVES, path: { ...CURVES.path, prefillShare: 1.5 } }, 1);
+  const slower = new SimulatedEngine({ ...CURVES, path: { ...CURVES.path, prefillShare: { alone: 1.5, beside: 2 } } }, 1);
   expect(slower.prefillMs(100, 16)).toBeCloseTo(1.5 * engine.prefillMs(100, 16));
+  expect(slower.prefillMs(100, 16, true)).toBeCloseTo(2 * engine.prefillMs(100, 16));
   expect(new SimulatedEngine({ ...CURVES, path: { ...CURVES.path, steps: [{ rows: 1, extraMs: -50 }] } }, 1).decodeMs(1, 0)).toBe(0);
 });
