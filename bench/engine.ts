@@ -3,12 +3,14 @@
  * time in a fresh process. The sides of a round follow each other within seconds, and the ratio is taken within the round, so that a
  * machine that grows slower or faster meanwhile does so for all. A peer that cannot run is named with the reason.
  */
+import { writeFile } from 'node:fs/promises';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { leastRatio } from './engine-bars.ts';
 import { ENGINE_PEERS, type EnginePeer, namedEnginePeers } from './engine-peer.ts';
 import type { EngineTask, EngineWork } from './engine-rate.ts';
 import { benchModel, engineOptions } from './model.ts';
+import { plotSvg } from './plot.ts';
 import type { Bar, Table } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 
@@ -21,6 +23,7 @@ export const engineBench = bench({
     context: { kind: 'count', default: 128, min: 1, max: 1 << 20, help: 'tokens in each row before the first step' },
     steps: { kind: 'count', default: 64, min: 0, max: 4096, help: 'decode steps of a measurement; 0 leaves decode out' },
     prefill: { kind: 'counts', default: [512], min: 0, max: 1 << 20, help: 'tokens of the prompts; 0 leaves prefill out' },
+    plot: { kind: 'text', default: '', help: 'file to draw decode by batch into, as SVG' },
   },
   async run({ settings, progress, children }) {
     const wanted = namedEnginePeers(settings.peers);
@@ -61,6 +64,7 @@ export const engineBench = bench({
         wanted.map(({ name }) => name),
       ),
     );
+    if (settings.plot !== '' && settings.steps > 0) await writeFile(settings.plot, plotOf(compared, settings));
     const ofKind = (kind: EngineWork['kind']) => compared.filter(row => row.work.kind === kind);
     const tables = [
       table(`Decode, aggregate tokens/s, from context ${settings.context}`, 'batch', ofKind('decode')),
@@ -136,6 +140,24 @@ function table(title: string, label: string, rows: readonly Compared[]): Table {
       ...peers.map(({ name, theirs, ratio }) => ['', name, theirs ? spreadText(theirs) : '-', ratio ? spreadText(ratio, 2) : '-']),
     ]),
   };
+}
+
+function plotOf(rows: readonly Compared[], { context, threads }: { context: number; threads: number }): string {
+  const decodes = rows.flatMap(row => (row.work.kind === 'decode' ? [{ ...row, batch: row.work.batch }] : []));
+  const points = (rateOf: (row: Compared) => Spread | undefined) =>
+    decodes
+      .flatMap(row => {
+        const rate = rateOf(row)?.median;
+        return rate === undefined ? [] : [[row.batch, rate] as const];
+      })
+      .sort(([a], [b]) => a - b);
+  const peers = decodes[0]!.peers.map(({ name }, index) => ({ name, points: points(row => row.peers[index]?.theirs) }));
+  return plotSvg({
+    title: `Decode from context ${context}, ${threads} threads each`,
+    x: 'batch',
+    y: 'aggregate tokens/s',
+    series: [{ name: 'sluice', points: points(row => row.sluice) }, ...peers.filter(({ points }) => points.length > 0)],
+  });
 }
 
 /** The last line that says something: of a failed program, what it died of. */

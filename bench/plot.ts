@@ -15,9 +15,10 @@ export interface Plot {
 }
 
 const SIZE = { width: 720, height: 320 };
-const MARGIN = { left: 64, right: 104, top: 36, bottom: 44 };
-const COLOURS = ['#2f7ed8', '#d9822b', '#3a9d5d', '#9b51b5'];
+const MARGIN = { left: 64, right: 132, top: 36, bottom: 44 };
+const COLOURS = ['#2f7ed8', '#d9822b', '#3a9d5d', '#9b51b5', '#b5484b', '#5f6b7a'];
 const TICKS = 5;
+const LABEL_HEIGHT = 13;
 
 export function plotSvg({ title, x, y, series }: Plot): string {
   const points = series.flatMap(({ points }) => points);
@@ -27,6 +28,7 @@ export function plotSvg({ title, x, y, series }: Plot): string {
   const left = (value: number) => MARGIN.left + (inner.width * value) / (most.x || 1);
   const top = (value: number) => MARGIN.top + inner.height * (1 - value / (most.y || 1));
   const ticks = Array.from({ length: TICKS + 1 }, (_, index) => index / TICKS);
+  const labels = spaced(series.map(({ points }) => top(points.at(-1)![1])));
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${SIZE.width} ${SIZE.height}" font-family="sans-serif" font-size="12">`,
     `<title>${escaped(title)}</title>`,
@@ -44,12 +46,23 @@ export function plotSvg({ title, x, y, series }: Plot): string {
       const path = points.map(([px, py]) => `${left(px).toFixed(1)},${top(py).toFixed(1)}`).join(' ');
       return [
         `<polyline points="${path}" fill="none" stroke="${colour}" stroke-width="1.5"/>`,
-        text(MARGIN.left + inner.width + 8, top(points.at(-1)![1]) + 4, name, 'start', `fill="${colour}"`),
+        text(MARGIN.left + inner.width + 8, labels[index]! + 4, name, 'start', `fill="${colour}"`),
       ];
     }),
     '</svg>',
   ];
   return `${lines.join('\n')}\n`;
+}
+
+/** Heights of labels, moved down where they would lie on one another. */
+function spaced(heights: readonly number[]): number[] {
+  const moved = [...heights];
+  let least = Number.NEGATIVE_INFINITY;
+  for (const index of heights.map((_, at) => at).sort((a, b) => heights[a]! - heights[b]!)) {
+    moved[index] = Math.max(heights[index]!, least);
+    least = moved[index] + LABEL_HEIGHT;
+  }
+  return moved;
 }
 
 function text(x: number, y: number, content: string, anchor: 'start' | 'middle' | 'end', more = ''): string {

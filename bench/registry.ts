@@ -11,6 +11,10 @@ export interface Registered {
 
 export const BENCHES: Readonly<Record<string, Registered>> = {
   engine: { summary: 'decode and prefill of the engine beside llama.cpp', load: async () => (await import('./engine.ts')).engineBench },
+  bounds: {
+    summary: 'what bounds the engine: what it reads and multiplies, beside what the host can',
+    load: async () => (await import('./bounds.ts')).boundsBench,
+  },
   serve: {
     summary: 'simultaneous streams through the whole path beside the engine alone',
     load: async () => (await import('./serve.ts')).serveBench,
