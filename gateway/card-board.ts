@@ -2,7 +2,7 @@
 import { type BatcherCard, CARD_CLOCK, isFresh, parseCard, tasksOf } from '../shared/batcher-card.ts';
 import { ApiError } from '../shared/errors.ts';
 import type { TaskKind } from '../shared/job.ts';
-import { BATCHER_CARDS } from '../shared/keys.ts';
+import { BATCHER_CARDS, CARD_COPY_MS } from '../shared/keys.ts';
 import type { RedisLink } from './redis.ts';
 
 /** What requests of one model have to fit. */
@@ -18,7 +18,6 @@ export interface ServedModel {
   dimensions?: number | undefined;
 }
 
-const MAX_AGE_MS = 500;
 /** A batcher that has been silent this long will not come back under the same id. */
 const FORGET_MS = 60 * 60_000;
 /** A batcher takes about this long to start. */
@@ -36,7 +35,7 @@ export class CardBoard {
   }
 
   /** Every card there is, stale ones too, as they were at most so long ago. Throws `dependency_unavailable`. */
-  async cards(maxAgeMs = MAX_AGE_MS): Promise<readonly BatcherCard[]> {
+  async cards(maxAgeMs = CARD_COPY_MS): Promise<readonly BatcherCard[]> {
     if (Date.now() - this.#readAt > maxAgeMs) {
       this.#reading ??= this.#read().finally(() => {
         this.#reading = undefined;
@@ -85,40 +84,6 @@ export function servedModels(cards: readonly BatcherCard[], now: number): Served
     });
   }
   return [...models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-/** What the batchers of one model have to do, and how fast they do it, together. */
-export interface ModelLoad {
-  runningCount: number;
-  maxRunningCount: number;
-  /** Taken off the queue, and not yet running. */
-  waitingCount: number;
-  /** Their prompt tokens, where all batchers tell them. */
-  waitingTokens: number | undefined;
-  /** In the queues that are meant for one batcher each. */
-  ownQueueCount?: number;
-  /** Measured; 0 until then. */
-  prefillTokensPerSecond: number;
-  decodeTokensPerSecond: number;
-}
-
-export function loadOf(cards: readonly BatcherCard[], model: string, now: number): ModelLoad {
-  const load: ModelLoad = {
-    ...{ runningCount: 0, maxRunningCount: 0, waitingCount: 0, waitingTokens: 0, ownQueueCount: 0 },
-    ...{ prefillTokensPerSecond: 0, decodeTokensPerSecond: 0 },
-  };
-  for (const card of cards) {
-    if (card.model !== model || card.state !== 'serving' || !isFresh(card, now)) continue;
-    load.runningCount += card.runningCount;
-    load.maxRunningCount += card.maxRunningCount;
-    load.waitingCount += card.waitingCount;
-    load.ownQueueCount = (load.ownQueueCount ?? 0) + (card.ownQueueCount ?? 0);
-    const waitingTokens: number | undefined = load.waitingTokens;
-    load.waitingTokens = waitingTokens === undefined || card.waitingTokens === undefined ? undefined : waitingTokens + card.waitingTokens;
-    load.prefillTokensPerSecond += card.prefillTokensPerSecond;
-    load.decodeTokensPerSecond += card.decodeTokensPerSecond;
-  }
-  return load;
 }
 
 interface Naming {

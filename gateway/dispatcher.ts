@@ -2,20 +2,19 @@
  * Dispatcher: puts jobs on queues: on that of the batcher that holds the beginning of its prompt or of whoever is free first, behind those whose
  * turn is before its tenant's; or refuses them. What is refused counts to nobody.
  */
+import { Admission, type AdmissionSettings } from '../shared/admission.ts';
 import type { BatcherCard } from '../shared/batcher-card.ts';
 import { isFresh } from '../shared/batcher-card.ts';
 import { ApiError } from '../shared/errors.ts';
 import { isQuick, type Job } from '../shared/job.ts';
 import { ownQueue, QUICK_QUEUE, SHARED_QUEUE } from '../shared/keys.ts';
+import { loadOf, type ModelLoad } from '../shared/model-load.ts';
+import { PlacedJobs } from '../shared/placed-jobs.ts';
 import { PrefixDirectory } from '../shared/prefix-directory.ts';
-import { Admission } from './admission.ts';
-import { loadOf, type ModelLoad } from './card-board.ts';
-import type { Settings } from './env.ts';
+import type { QueueEstimate } from '../shared/queue-estimate.ts';
 import { type Entrant, FairQueue } from './fair-queue.ts';
-import { PlacedJobs } from './placed-jobs.ts';
 import { PrefixFeed } from './prefix-feed.ts';
 import { PrefixRouter, type Route } from './prefix-router.ts';
-import type { QueueEstimate } from './queue-estimate.ts';
 import type { RedisLink } from './redis.ts';
 import type { ReplyRecord } from './reply-record.ts';
 
@@ -24,7 +23,7 @@ export interface DispatcherOptions {
   /** As they are now. */
   cards(): Promise<readonly BatcherCard[]>;
   estimate: QueueEstimate;
-  settings: Pick<Settings, 'maxWaitMs' | 'maxQueuedTokens' | 'reservedTokens'>;
+  settings: AdmissionSettings;
   onTrouble(message: string): void;
 }
 

@@ -1,4 +1,5 @@
 /** Env: the bindings of the Worker and the settings read from them once; a bad value stops the start and names its rule. */
+import { DEFAULT_ADMISSION } from '../shared/admission.ts';
 import type { Batches } from './batches/batches.ts';
 import type { Directory } from './directory.ts';
 import { KNEE_PATTERN } from './scale-signal.ts';
@@ -124,7 +125,7 @@ const NUMBERS = {
   },
   reservedTokens: {
     name: 'SLUICE_RESERVED_TOKENS',
-    fallback: 1_024,
+    fallback: DEFAULT_ADMISSION.reservedTokens,
     min: 1,
     max: 1_000_000,
     unit: 'tokens',
@@ -148,7 +149,7 @@ const NUMBERS = {
   },
   maxWaitMs: {
     name: 'SLUICE_MAX_WAIT_MS',
-    fallback: 120_000,
+    fallback: DEFAULT_ADMISSION.maxWaitMs,
     min: 0,
     max: 86_400_000,
     unit: 'milliseconds',
@@ -157,7 +158,7 @@ const NUMBERS = {
   },
   maxQueuedTokens: {
     name: 'SLUICE_MAX_QUEUED_TOKENS',
-    fallback: 2_000_000,
+    fallback: DEFAULT_ADMISSION.maxQueuedTokens,
     min: 1,
     max: 1_000_000_000,
     unit: 'tokens',

@@ -5,10 +5,10 @@
  */
 import { type BatcherCard, isFresh } from '../shared/batcher-card.ts';
 import { type Job, promptsOf } from '../shared/job.ts';
+import { loadOf } from '../shared/model-load.ts';
 import { PrefixChain, promptBytes } from '../shared/prefix.ts';
 import type { PrefixDirectory } from '../shared/prefix-directory.ts';
-import { loadOf } from './card-board.ts';
-import type { QueueEstimate } from './queue-estimate.ts';
+import type { QueueEstimate } from '../shared/queue-estimate.ts';
 
 export interface Route {
   batcherId: string;

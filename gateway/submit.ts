@@ -1,5 +1,6 @@
 /** Submit: one job's way from a parsed body to a broker's reply: what can be told without a broker is, and the rest is for it to say. */
 import type { Context } from 'hono';
+import { estimatePromptTokens } from '../shared/token-estimate.ts';
 import type { AppEnv } from './app-env.ts';
 import { type CacheTerms, callBroker, type RelayRequest } from './broker-call.ts';
 import { CACHE_STATUS_HEADER } from './cached-reply.ts';
@@ -9,7 +10,6 @@ import { giveBack, look, refusalOfTokens, takeStanding } from './metered.ts';
 import { contentKey, isDeterministic } from './response-cache.ts';
 import { readTerms, type Terms } from './terms.ts';
 import { textDigest } from './text-digest.ts';
-import { estimatePromptTokens } from './token-estimate.ts';
 
 type Submission = Pick<RelayRequest, 'job' | 'reply' | 'promptTokensBound' | 'isPromptUncertain'> & { body: JsonObject };
 

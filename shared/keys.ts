@@ -138,6 +138,8 @@ export const OUT_LIFETIME_MS = 60 * 60_000;
 /** A batcher whose card is older than this is not counted on. */
 export const CARD_STALE_MS = 5_000;
 export const CARD_INTERVAL_MS = 1_000;
+/** A gateway reads the cards again when those that it has were read this long ago. */
+export const CARD_COPY_MS = 500;
 
 /** At most so often a batcher tells what has changed in its prefix cache. */
 export const PREFIX_INTERVAL_MS = 200;

@@ -1,11 +1,11 @@
 /** Whether a job goes to the batcher that holds the beginning of its prompt. */
 import { describe, expect, it } from 'vitest';
 import { PrefixRouter } from '../../gateway/prefix-router.ts';
-import { QueueEstimate } from '../../gateway/queue-estimate.ts';
 import type { BatcherCard } from '../../shared/batcher-card.ts';
 import type { Prompt } from '../../shared/job.ts';
 import { prefixHashes } from '../../shared/prefix.ts';
 import { PrefixDirectory } from '../../shared/prefix-directory.ts';
+import { QueueEstimate } from '../../shared/queue-estimate.ts';
 
 const NOW = 1_000_000;
 const MODEL = 'm';

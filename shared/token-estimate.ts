@@ -1,5 +1,5 @@
 /** TokenEstimate: about how many tokens a prompt has, told from its bytes, rather too many than too few; what it has is corrected later. */
-import { type Job, type Prompt, promptsOf } from '../shared/job.ts';
+import { type Job, type Prompt, promptsOf } from './job.ts';
 
 /** English has over four bytes a token, code over three; other scripts fewer, and for those the estimate is raised when the batcher has counted. */
 const BYTES_PER_TOKEN = 3;
@@ -7,6 +7,8 @@ const TEMPLATE_TOKENS_PER_MESSAGE = 8;
 /** Begin and end, and the default system message that some templates add. */
 const TEMPLATE_TOKENS = 40;
 const BEGIN_TOKENS = 1;
+/** In every runtime, though not in the language's own library. */
+declare const TextEncoder: new () => { encode(text: string): { byteLength: number } };
 const encoder = new TextEncoder();
 
 /** Of all prompts, whatever is asked of them. */

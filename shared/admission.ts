@@ -2,15 +2,26 @@
  * Admission: whether a job may join its queue: whether it would be begun before its deadline, and whether the queue holds no more tokens
  * than it may. What is refused is refused at once, with the time after which a try may succeed.
  */
-import { ApiError } from '../shared/errors.ts';
-import { type Job, promptsOf } from '../shared/job.ts';
-import type { ModelLoad } from './card-board.ts';
-import type { Settings } from './env.ts';
+import { ApiError } from './errors.ts';
+import { type Job, promptsOf } from './job.ts';
+import type { ModelLoad } from './model-load.ts';
 import type { QueueEstimate } from './queue-estimate.ts';
+
+export interface AdmissionSettings {
+  /** The longest estimated wait with which a job is let in, where its client says no other. */
+  maxWaitMs: number;
+  /** Prompts and answers, as expected, that may stand before a job. */
+  maxQueuedTokens: number;
+  /** Of an answer, before any has ended. */
+  reservedTokens: number;
+}
+
+/** Of a gateway that is told nothing else. */
+export const DEFAULT_ADMISSION: AdmissionSettings = { maxWaitMs: 120_000, maxQueuedTokens: 2_000_000, reservedTokens: 1_024 };
 
 export interface AdmissionOptions {
   estimate: Pick<QueueEstimate, 'waitMs' | 'meanTokens'>;
-  settings: Pick<Settings, 'maxWaitMs' | 'maxQueuedTokens' | 'reservedTokens'>;
+  settings: AdmissionSettings;
 }
 
 /** What of a job counts here. */

@@ -2,8 +2,8 @@
  * QueueEstimate: how long a job still waits for its first token, told from its place, the batchers' measured rates, and how long this
  * model's prompts and answers have been of late. It says nothing before it has been measured.
  */
-import type { Usage } from '../shared/token-event.ts';
-import type { ModelLoad } from './card-board.ts';
+import type { ModelLoad } from './model-load.ts';
+import type { Usage } from './token-event.ts';
 
 interface Measured {
   /** Tokens of a prompt to the bound that was known of it at the edge. */

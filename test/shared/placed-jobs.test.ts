@@ -1,7 +1,7 @@
 /** Means over jobs that come and go. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type JobLength, PlacedJobs } from '../../gateway/placed-jobs.ts';
+import { type JobLength, PlacedJobs } from '../../shared/placed-jobs.ts';
 
 test('the mean is that of the jobs that are there, whatever came and went', () => {
   const act = fc.record({

@@ -1,9 +1,8 @@
 /** QueueEstimate: what it says of waits that can be worked out by hand, and that it says nothing before it can know. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { loadOf, type ModelLoad } from '../../gateway/card-board.ts';
-import { QueueEstimate } from '../../gateway/queue-estimate.ts';
-import type { BatcherCard } from '../../shared/batcher-card.ts';
+import type { ModelLoad } from '../../shared/model-load.ts';
+import { QueueEstimate } from '../../shared/queue-estimate.ts';
 
 const load: ModelLoad = {
   ...{ runningCount: 4, maxRunningCount: 4, waitingCount: 0, waitingTokens: 0 },
@@ -66,20 +65,4 @@ test('models that come and go take no more room than a bound', () => {
   for (let index = 0; index < 1_000; index++) estimate.accepted(`m${index}`, 1, 1);
   expect(estimate.waitMs(first, load)).toBeUndefined();
   expect(estimate.waitMs({ ...first, model: 'm999' }, { ...load, runningCount: 0 })).toBeDefined();
-});
-
-test('the load of a model is that of its fresh, serving batchers together', () => {
-  const card = (more: Partial<BatcherCard>): BatcherCard => ({
-    ...{ version: 1, batcherId: 'b', model: 'm', contextTokens: 1, writtenAt: 1_000, startedAt: 0, state: 'serving' },
-    ...{ runningCount: 1, waitingCount: 2, waitingTokens: 30, maxRunningCount: 4, kvCapacityTokens: 1, kvUsedTokens: 0 },
-    ...{ prefillTokensPerSecond: 500, decodeTokensPerSecond: 50 },
-    ...more,
-  });
-  const cards = [card({}), card({}), card({ model: 'x' }), card({ state: 'draining' }), card({ writtenAt: -60_000 })];
-  expect(loadOf(cards, 'm', 1_000)).toMatchObject({
-    ...{ runningCount: 2, waitingCount: 4, waitingTokens: 60, maxRunningCount: 8 },
-    ...{ prefillTokensPerSecond: 1_000, decodeTokensPerSecond: 100 },
-  });
-  const { waitingTokens: _, ...silent } = card({});
-  expect(loadOf([card({}), silent], 'm', 1_000).waitingTokens).toBeUndefined();
 });

@@ -1,9 +1,9 @@
 /** Who is let into a queue, told from rates, places and bounds. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Admission, type Applicant } from '../../gateway/admission.ts';
-import type { ModelLoad } from '../../gateway/card-board.ts';
-import { QueueEstimate } from '../../gateway/queue-estimate.ts';
+import { Admission, type Applicant } from '../../shared/admission.ts';
+import type { ModelLoad } from '../../shared/model-load.ts';
+import { QueueEstimate } from '../../shared/queue-estimate.ts';
 
 const MODEL = 'm';
 
