@@ -13,7 +13,7 @@ import { type BenchRun, bench } from './bench.ts';
 import { type CapacityPlan, capacityFindings } from './capacity-report.ts';
 import { wantedCurves } from './host-curves.ts';
 import { benchModel } from './model.ts';
-import { planSettings, simulatedSettings, traceLimits } from './plan-settings.ts';
+import { admissionSettings, planSettings, simulatedSettings, traceLimits } from './plan-settings.ts';
 import { scaledTrace } from './scaled-trace.ts';
 import { type SettingSpecs, UsageError } from './settings.ts';
 
@@ -61,6 +61,7 @@ export const capacityBench = bench({
     const scenario: Scenario = {
       curves,
       settings: simulatedSettings(settings, curves, trace),
+      admission: admissionSettings(settings),
       trace,
       arrivals: settings.arrivals,
       objectives: { ttftMs: settings['ttft-slo'], tpotMs: settings['tpot-slo'] },

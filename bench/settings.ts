@@ -8,9 +8,15 @@ export type SettingSpec =
   | { kind: 'counts'; default: readonly number[]; min: number; max: number; help: string }
   | { kind: 'number'; default: number; min: number; max: number; help: string }
   /** Milliseconds; given as `250ms`, `2s`, `5m`, or a bare number of milliseconds. */
-  | { kind: 'duration'; default: number; min: number; max: number; help: string }
+  | { kind: 'duration'; default: number | DerivedDefault; min: number; max: number; help: string }
   | { kind: 'choice'; default: string; of: readonly string[]; help: string }
   | { kind: 'text'; default: string; help: string };
+
+/** A default that follows from settings that have none of this kind; `text` is what the help shows for it. */
+export interface DerivedDefault {
+  text: string;
+  from(others: Readonly<Record<string, unknown>>): number;
+}
 
 export type SettingSpecs = Record<string, SettingSpec>;
 
@@ -43,11 +49,18 @@ export function readSettings<S extends SettingSpecs>(specs: S, given: Record<str
       );
     }
   }
-  const values = Object.entries(specs).map(([name, spec]) => [name, parseValue(name, spec, given[name])]);
-  return Object.fromEntries(values) as SettingsOf<S>;
+  const values = Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, parseValue(name, spec, given[name])]));
+  const derived = Object.entries(values).map(([name, value]) => [name, isDerived(value) ? value.from(values) : value]);
+  return Object.fromEntries(derived) as SettingsOf<S>;
 }
 
-function parseValue(name: string, spec: SettingSpec, text: string | undefined): number | readonly number[] | string {
+type Value = number | readonly number[] | string;
+
+function isDerived(value: Value | DerivedDefault): value is DerivedDefault {
+  return typeof value === 'object' && 'from' in value;
+}
+
+function parseValue(name: string, spec: SettingSpec, text: string | undefined): Value | DerivedDefault {
   if (text === undefined) return spec.default;
   switch (spec.kind) {
     case 'text':
@@ -108,5 +121,6 @@ export function settingsHelp(specs: SettingSpecs): string[] {
 
 function shownDefault(spec: SettingSpec): string {
   if (spec.kind === 'counts') return spec.default.join(',');
+  if (isDerived(spec.default)) return spec.default.text;
   return spec.kind === 'duration' ? durationText(spec.default) : String(spec.default);
 }

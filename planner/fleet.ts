@@ -1,21 +1,27 @@
 /**
  * Fleet: many batchers behind one queue, in simulated time. Routing is the product's: jobs wait in one line, and a batcher takes the foremost when it
- * has room for another (late binding); of several that have room, the one that has waited longest gets it.
+ * has room for another (late binding); of several that have room, the one that has waited longest gets it. What would wait too long is refused at once.
  * Guarantee: every request has exactly one outcome, and the same requests give the same times.
  *
- * Not simulated: the queue of one's own that a batcher has for prompts whose beginning it holds, admission by the estimated wait, other tenants.
+ * Not simulated: the queue of one's own that a batcher has for prompts whose beginning it holds, other tenants.
  */
 import { Heap } from '../batcher/scheduler/heap.ts';
 import { RequestRefused } from '../batcher/scheduler/sequence-request.ts';
+import type { AdmissionSettings } from '../shared/admission.ts';
+import { CARD_INTERVAL_MS } from '../shared/keys.ts';
 import type { ServedRequest } from './goodput.ts';
 import type { LatencyHistogram } from './latency-histogram.ts';
 import type { ServiceCurves } from './service-curves.ts';
+import { SimulatedAdmission } from './simulated-admission.ts';
 import { type BatcherUse, noUse, SimulatedBatcher, type SimulatedRequest, type SimulatedSettings } from './simulated-batcher.ts';
+import { SimulatedBoard, SimulatedCard } from './simulated-cards.ts';
 import { SimulatedEngine } from './simulated-engine.ts';
 
 export interface FleetPlan {
   curves: ServiceCurves;
   settings: SimulatedSettings;
+  /** Of the gateway. */
+  admission: AdmissionSettings;
   batcherCount: number;
   /** In order of arrival; asked for one by one, so that a million need not be in memory. */
   requests: Iterable<SimulatedRequest>;
@@ -43,6 +49,7 @@ type Happening = { at: number; place: number | undefined } & (
 
 interface Member {
   batcher: SimulatedBatcher;
+  card: SimulatedCard;
   /** In the line of those who wait for a job, or on the way to one. */
   isTaking: boolean;
 }
@@ -73,21 +80,23 @@ class Fleet {
   });
   readonly #queue = new Line<SimulatedRequest>();
   readonly #takers = new Line<Member>();
+  readonly #admission: SimulatedAdmission;
   #now = 0;
 
   constructor(plan: FleetPlan) {
     this.#plan = plan;
     const engine = new SimulatedEngine(plan.curves, Math.max(2, plan.settings.maxRunning));
-    this.#members = Array.from({ length: plan.batcherCount }, () => ({
-      batcher: new SimulatedBatcher({
+    this.#members = Array.from({ length: plan.batcherCount }, (_, index) => {
+      const batcher = new SimulatedBatcher({
         engine,
         settings: plan.settings,
         deliveryMs: plan.curves.path.deliveryMs,
         gaps: plan.gaps,
         onEnded: (served, request) => this.#ended(served, request),
-      }),
-      isTaking: true,
-    }));
+      });
+      return { batcher, card: new SimulatedCard(batcher, (CARD_INTERVAL_MS * (index + 1)) / plan.batcherCount), isTaking: true };
+    });
+    this.#admission = new SimulatedAdmission(plan.admission, new SimulatedBoard(this.#members.map(member => member.card)));
     for (const member of this.#members) {
       this.#byBatcher.set(member.batcher, member);
       this.#takers.push(member);
@@ -123,28 +132,46 @@ class Fleet {
 
   #happen(happening: Happening): void {
     if (happening.kind === 'queued') {
-      this.#queue.push(happening.request);
-      this.#serve();
+      this.#enter(happening.request);
       return;
     }
     const { batcher: member, request } = happening;
     member.isTaking = false;
+    member.card.at(this.#now);
     try {
       member.batcher.submit(request, this.#now);
+      this.#admission.accepted(request);
     } catch (error) {
       if (!(error instanceof RequestRefused)) throw error;
-      this.#open.delete(request.id);
-      this.#plan.onServed(neverServed(request, 'refused'));
+      this.#admission.failed(request);
+      this.#refuse(request);
     }
     this.#keepTime(member.batcher);
     this.#offer(member);
     this.#serve();
   }
 
+  /** It comes to the queue, if the gateway lets it. */
+  #enter(request: SimulatedRequest): void {
+    if (!this.#admission.letIn(request, this.#queue.length, this.#now)) {
+      this.#refuse(request);
+      return;
+    }
+    this.#queue.push(request);
+    this.#serve();
+  }
+
+  #refuse(request: SimulatedRequest): void {
+    this.#open.delete(request.id);
+    this.#plan.onServed(neverServed(request, 'refused'));
+  }
+
   #advance(batcher: SimulatedBatcher): void {
+    const member = this.#byBatcher.get(batcher)!;
+    member.card.at(this.#now);
     batcher.advance();
     this.#keepTime(batcher);
-    this.#offer(this.#byBatcher.get(batcher)!);
+    this.#offer(member);
     this.#serve();
   }
 
@@ -170,6 +197,7 @@ class Fleet {
 
   #ended(served: ServedRequest, request: SimulatedRequest): void {
     this.#open.delete(request.id);
+    this.#admission.ended(request);
     this.#plan.onServed(served);
   }
 

@@ -8,6 +8,7 @@ import { sizeChunks } from '../batcher/chunk-policy.ts';
 import type { Scheduler } from '../batcher/scheduler/scheduler.ts';
 import { copiedTokens, type StepOutcome, type StepPlan } from '../batcher/scheduler/step-plan.ts';
 import { StepRates } from '../batcher/step-rates.ts';
+import type { CardLoad } from '../shared/model-load.ts';
 import type { ServedRequest } from './goodput.ts';
 import type { LatencyHistogram } from './latency-histogram.ts';
 import type { SimulatedEngine } from './simulated-engine.ts';
@@ -35,6 +36,8 @@ export interface SimulatedRequest {
   arrivedAt: number;
   promptTokenIds: readonly number[];
   completionTokens: number;
+  /** Of its prompt, as a gateway tells them from the text; absent where none is known, and the prompt's own count. */
+  estimatedPromptTokens?: number;
 }
 
 export interface SimulatedBatcherParts {
@@ -144,6 +147,14 @@ export class SimulatedBatcher {
 
   get openCount(): number {
     return this.#streams.size;
+  }
+
+  /** As its card tells it. */
+  get load(): CardLoad {
+    const { runningCount, waitingCount, waitingTokens } = this.#scheduler;
+    const { prefillTokensPerSecond, decodeTokensPerSecond } = this.#policy.rates;
+    const maxRunningCount = this.#parts.settings.maxRunning;
+    return { runningCount, maxRunningCount, waitingCount, waitingTokens, prefillTokensPerSecond, decodeTokensPerSecond };
   }
 
   get use(): BatcherUse {

@@ -2,6 +2,7 @@
  * Simulation: one rate on so many batchers, from the arrivals of a trace to goodput. What comes before the queue has filled as far as it will is left
  * out of the figures.
  */
+import type { AdmissionSettings } from '../shared/admission.ts';
 import { type ArrivalKind, arrivals } from './arrivals.ts';
 import { simulateFleet } from './fleet.ts';
 import { type GoodputFigures, GoodputTally, type Objectives, type TallyData } from './goodput.ts';
@@ -14,6 +15,8 @@ import type { Trace } from './trace.ts';
 export interface Scenario {
   curves: ServiceCurves;
   settings: SimulatedSettings;
+  /** Of the gateway before them. */
+  admission: AdmissionSettings;
   trace: Trace;
   arrivals: ArrivalKind;
   objectives: Objectives;
@@ -25,6 +28,14 @@ export interface Trial {
   /** Requests a second, all batchers together. */
   rate: number;
   batcherCount: number;
+}
+
+/** Of a load, what is simulated by itself. */
+export interface Part {
+  count: number;
+  seed: number;
+  /** Of all batchers and requests. */
+  share: number;
 }
 
 /** What one trial, or a part of it, gave. Plain data. */
@@ -53,16 +64,18 @@ const WARM_UP_SHARE = 0.1;
 export function simulate(
   scenario: Scenario,
   { rate, batcherCount }: Trial,
-  part = { count: scenario.requestCount, seed: scenario.seed },
+  { count, seed, share }: Part = { count: scenario.requestCount, seed: scenario.seed, share: 1 },
 ): TrialData {
-  const { curves, settings, trace, objectives } = scenario;
-  const windowMs = (part.count * 1000) / rate;
+  const { curves, settings, admission, trace, objectives } = scenario;
+  const windowMs = (count * 1000) / rate;
   const warmMs = windowMs * WARM_UP_SHARE;
   const tally = new GoodputTally(objectives);
-  const requests = arrivals(trace, { kind: scenario.arrivals, rate, count: part.count, seed: part.seed });
+  const requests = arrivals(trace, { kind: scenario.arrivals, rate, count, seed });
   const { use, endedAt } = simulateFleet({
     curves,
     settings,
+    // A queue for a part of the batchers holds that part of what one for all may.
+    admission: { ...admission, maxQueuedTokens: admission.maxQueuedTokens * share },
     batcherCount,
     requests: simulatedLoad(requests, { blockTokens: trace.blockTokens, templateTokens: curves.templateTokens }),
     windowMs,

@@ -44,6 +44,7 @@ export class TrialRunner implements AsyncDisposable {
           trial: { rate: trial.rate * share, batcherCount },
           count: Math.max(1, Math.round(requestCount * share)),
           seed: this.#scenario.seed + index,
+          share,
         });
       }),
     );

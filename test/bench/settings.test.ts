@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readSettings, type SettingSpecs, UsageError } from '../../bench/settings.ts';
+import { readSettings, type SettingSpecs, settingsHelp, UsageError } from '../../bench/settings.ts';
 
 const SPECS = {
   threads: { kind: 'count', default: 2, min: 1, max: 8, help: '' },
@@ -50,4 +50,21 @@ test.each([
   ['arrivals', ['Poisson', ''], 'one of poisson, trace'],
 ])('a bad --%s is refused, naming the rule', (name, texts, rule) => {
   for (const text of texts) expect(() => readSettings(MORE, { [name]: text })).toThrow(rule);
+});
+
+test('a default can follow from another setting, and is told by its words', () => {
+  const specs = {
+    wait: {
+      kind: 'duration',
+      default: { text: 'half of --slo', from: others => Number(others.slo) / 2 },
+      min: 0,
+      max: 60_000,
+      help: 'longest',
+    },
+    slo: MORE.slo,
+  } as const satisfies SettingSpecs;
+  const waits = [{}, { slo: '1s' }, { slo: '1s', wait: '20ms' }].map(given => readSettings(specs, given).wait);
+  expect(waits).toEqual([1_000, 500, 20]);
+  expect(settingsHelp(specs)[0]).toContain('longest (default half of --slo)');
+  expect(() => readSettings(specs, { wait: '2m' })).toThrow('from 0ms to 1m');
 });

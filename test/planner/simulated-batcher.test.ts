@@ -8,6 +8,7 @@ import { LatencyHistogram } from '../../planner/latency-histogram.ts';
 import { randomSource } from '../../planner/random-source.ts';
 import { DEFAULT_SIMULATED, type SimulatedRequest, type SimulatedSettings } from '../../planner/simulated-batcher.ts';
 import { SimulatedEngine } from '../../planner/simulated-engine.ts';
+import { DEFAULT_ADMISSION } from '../../shared/admission.ts';
 import { CURVES } from './curves.ts';
 
 const SETTINGS: SimulatedSettings = { ...DEFAULT_SIMULATED, maxRunning: 6, contextTokens: 2_048, kvTokens: 40_000, hasPrefixStore: true };
@@ -37,6 +38,7 @@ function served(
   const byPrompt = new Map<string, ServedRequest>();
   simulateFleet({
     ...{ curves: CURVES, settings, batcherCount: 1, requests, windowMs: 1e9, gaps },
+    admission: { ...DEFAULT_ADMISSION, maxWaitMs: Number.POSITIVE_INFINITY },
     onServed: one => byPrompt.set(String(one.arrivedAt), one),
   });
   return { byPrompt, gaps };

@@ -3,11 +3,13 @@ import { DEFAULT_SIMULATED } from '../../planner/simulated-batcher.ts';
 import type { Scenario } from '../../planner/simulation.ts';
 import { parseTrace } from '../../planner/trace.ts';
 import { TrialRunner } from '../../planner/trial-runner.ts';
+import { DEFAULT_ADMISSION } from '../../shared/admission.ts';
 import { CURVES } from './curves.ts';
 
 const scenario: Scenario = {
   curves: CURVES,
   settings: { ...DEFAULT_SIMULATED, contextTokens: 2_048, kvTokens: 40_000, hasPrefixStore: false },
+  admission: DEFAULT_ADMISSION,
   trace: parseTrace(
     ['ContextTokens,GeneratedTokens', ...Array.from({ length: 50 }, (_, index) => `${40 + 5 * index},${1 + index}`)].join('\n'),
   ),
