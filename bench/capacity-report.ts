@@ -1,8 +1,10 @@
 /** CapacityReport: a capacity plan as tables and figures. */
 import type { FleetAnswer } from '../planner/knee.ts';
+import { DEFAULT_SIMULATED } from '../planner/simulated-batcher.ts';
 import type { Scenario, TrialFigures } from '../planner/simulation.ts';
 import type { Trace } from '../planner/trace.ts';
 import { idealPrefixShare } from '../planner/trace-scaling.ts';
+import { DEFAULT_ADMISSION } from '../shared/admission.ts';
 import type { Findings, Table } from './report.ts';
 import { durationText } from './settings.ts';
 
@@ -70,7 +72,8 @@ export function capacityFindings(
     bars: [],
     notes: [
       ...notes,
-      `simulated in ${plan.seconds.toFixed(1)} s with the product's own scheduler; drafts, admission by estimated wait and batchers' own queues are not simulated`,
+      `simulated in ${plan.seconds.toFixed(1)} s with the product's own scheduler; drafts and batchers' own queues are not simulated`,
+      ...startNotes(scenario),
       ...(settings.rate > 0 && knee === undefined
         ? ['how many accelerators are needed cannot be told: one alone does not keep the promise']
         : []),
@@ -78,13 +81,33 @@ export function capacityFindings(
   };
 }
 
+/** How the product must be started for the plan to hold, where it would not be by itself. */
+function startNotes({ settings, admission }: Pick<Scenario, 'settings' | 'admission'>): string[] {
+  const batcher = [
+    ['max-running', settings.maxRunning, DEFAULT_SIMULATED.maxRunning],
+    ['max-batched-tokens', settings.maxBatchedTokens, DEFAULT_SIMULATED.maxBatchedTokens],
+    ['itl-slo', settings.itlSloMs, DEFAULT_SIMULATED.itlSloMs],
+  ].flatMap(([name, value, usual]) => (value === usual ? [] : [`--${name} ${value}`]));
+  const wanted = [
+    ...(batcher.length > 0 ? [`batchers with ${batcher.join(' ')}`] : []),
+    ...(admission.maxWaitMs === DEFAULT_ADMISSION.maxWaitMs ? [] : [`gateways with SLUICE_MAX_WAIT_MS=${admission.maxWaitMs}`]),
+  ];
+  return wanted.length === 0 ? [] : [`the plan holds for ${wanted.join(' and ')}`];
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)}%`;
+}
+
 function curveTable(curve: readonly TrialFigures[], knee: TrialFigures | undefined): Table {
+  const isAnyRefused = curve.some(trial => trial.rejectionRate > 0);
   const s = (ms: number | undefined) => (ms === undefined ? '-' : (ms / 1000).toFixed(2));
   return {
     title: 'Throughput against latency, one accelerator',
     columns: [
       'requests/s',
       'promised',
+      ...(isAnyRefused ? ['refused'] : []),
       'goodput/s',
       'agg tok/s',
       'per-req tok/s',
@@ -98,7 +121,8 @@ function curveTable(curve: readonly TrialFigures[], knee: TrialFigures | undefin
     ],
     rows: curve.map(trial => [
       `${trial.rate.toFixed(3)}${trial.rate === knee?.rate ? ' knee' : ''}`,
-      `${(trial.attainment * 100).toFixed(1)}%`,
+      percent(trial.attainment),
+      ...(isAnyRefused ? [percent(trial.rejectionRate)] : []),
       trial.goodputRequestsPerSecond.toFixed(3),
       trial.aggregateTokensPerSecond.toFixed(1),
       trial.perRequestTokensPerSecondP50?.toFixed(1) ?? '-',
@@ -117,7 +141,8 @@ function fleetTable({ batcherCount, trial }: FleetAnswer, settings: CapacityWish
     columns: ['', 'value'],
     rows: [
       [settings.accelerators > 0 ? 'accelerators, as given' : 'accelerators needed', String(batcherCount)],
-      ['came as promised', `${(trial.attainment * 100).toFixed(1)}%`],
+      ['came as promised', percent(trial.attainment)],
+      ...(trial.rejectionRate > 0 ? [['refused', percent(trial.rejectionRate)]] : []),
       ['goodput, requests a second', trial.goodputRequestsPerSecond.toFixed(2)],
       ['aggregate tokens/s', trial.aggregateTokensPerSecond.toFixed(0)],
       [

@@ -98,7 +98,10 @@ function plotsOf({ curve, knee, objectives }: PlanPageContent): PlotData[] {
     },
     {
       ...{ id: 'promise', title: 'Requests that came as promised', x, y: '%', xs: rates, marks },
-      series: [{ name: 'as promised', values: of(trial => trial.attainment * 100) }],
+      series: [
+        { name: 'as promised', values: of(trial => trial.attainment * 100) },
+        ...(curve.some(trial => trial.rejectionRate > 0) ? [{ name: 'refused', values: of(trial => trial.rejectionRate * 100) }] : []),
+      ],
     },
     {
       ...{ id: 'use', title: 'Use of the accelerator', x, y: '%, rows', xs: rates, marks },

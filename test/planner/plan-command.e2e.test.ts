@@ -65,7 +65,21 @@ test('a plan has a knee, the curve around it and the number of accelerators, and
   }
 });
 
+test('a gateway that refuses what would wait too long is planned for: above the knee its shares are told, and how to start it', async () => {
+  const args = ['--requests', '400', '--ttft-slo', '3s', '--tpot-slo', '200ms'];
+  const refusing = await plan(...args, '--max-wait', '1s', '--itl-slo', '120ms');
+  expect(refusing.code).toBe(0);
+  expect(refusing.out).toContain('the plan holds for batchers with --itl-slo 120 and gateways with SLUICE_MAX_WAIT_MS=1000');
+  expect(refusing.out).toMatch(/requests\/s\s+promised\s+refused\s+goodput/);
+  expect(readFileSync(html, 'utf8')).toContain('"name":"refused"');
+  const asUsual = await plan(...args);
+  expect(asUsual.code).toBe(0);
+  expect(asUsual.out).not.toMatch(/refused|the plan holds for/);
+  expect(readFileSync(html, 'utf8')).not.toContain('"name":"refused"');
+});
+
 test.each([
+  [['--max-wait', 'never'], '--max-wait must be a time'],
   [['--ttft-slo', 'soon'], '--ttft-slo must be a time'],
   [['--host', '/nowhere.json'], 'no service curves at /nowhere.json'],
   [['--trace', '/nowhere.csv'], 'no trace at /nowhere.csv'],
