@@ -1,11 +1,12 @@
 /**
- * BatchingRun: a program of its own that serves the same requests on one engine twice over: by continuous batching, as the product does, and by static
- * batching. The product's own scheduler and chunk sizes on both sides; only who may come in, and when, differs.
+ * BatchingRun: a program of its own that serves the same requests on one engine several times over: by continuous batching, as the product does, and by
+ * static batching. The product's own scheduler and chunk sizes on all sides; only who may come in, and when, differs.
  *
  *   node bench/batching-run.ts '<BatchingTask as JSON>'
  *
  * Static: when the batch has ended, the next one is made of those who wait, as many as there are rows; its prompts are computed whole, since nobody waits
- * for a next token, and a row that ends early stays empty, though it is not computed in vain, as it is where rows are padded.
+ * for a next token. A row that ends early stays empty until the longest has ended. Padded, as it is where a batch is one tensor, the row is computed
+ * in vain until then; otherwise not.
  */
 import { openScheduler } from '../batcher/batcher-scheduler.ts';
 import { sizeChunks } from '../batcher/chunk-policy.ts';
@@ -18,7 +19,7 @@ import { StepRates } from '../batcher/step-rates.ts';
 import type { ServedRequest } from '../planner/goodput.ts';
 import { tokenSource } from './token-source.ts';
 
-export const BATCHING_KINDS = ['continuous', 'static'] as const;
+export const BATCHING_KINDS = ['continuous', 'static', 'padded'] as const;
 export type BatchingKind = (typeof BATCHING_KINDS)[number];
 
 export interface BatchedRequest {
@@ -58,7 +59,7 @@ class BatchingRun {
   readonly #rates = new StepRates();
   readonly #nextToken: () => number;
   readonly #startedAt = performance.now();
-  readonly #open = new Map<string, ServedRequest>();
+  readonly #open = new Map<string, ServedRequest & { tokenCount: number }>();
   readonly #outcome: BatchingOutcome;
 
   constructor(engine: Engine, task: BatchedLoad, kind: BatchingKind) {
@@ -108,22 +109,23 @@ class BatchingRun {
 
   /** Those who have come and may come in; returns how many. */
   #submit(waiting: readonly BatchedRequest[]): number {
-    const isStatic = this.#kind === 'static';
+    const isStatic = this.#kind !== 'continuous';
     if (isStatic && this.#open.size > 0) return 0;
     const now = this.#now;
     const notYet = waiting.findIndex(request => request.atMs > now);
     const due = waiting.slice(0, notYet < 0 ? waiting.length : notYet);
     const admitted = isStatic ? due.slice(0, this.#engine.shape.rowCount) : due;
+    const longest = Math.max(...admitted.map(request => request.completionTokens));
     for (const { atMs, promptTokens, completionTokens } of admitted) {
       const id = `r${this.#open.size}-${this.#outcome.served.length}-${atMs}`;
       this.#scheduler.add({
         ...{ id, tenant: 't', serviceClass: 'default', reproducible: false, choiceIds: [id], arrivedAt: atMs },
         promptTokenIds: Array.from({ length: promptTokens }, this.#nextToken),
-        maxNewTokens: completionTokens,
+        maxNewTokens: this.#kind === 'padded' ? longest : completionTokens,
       });
       this.#open.set(id, {
         ...{ arrivedAt: atMs, promptTokens, cachedTokens: 0, completionTokens, outcome: 'whole' },
-        ...{ firstTokenAt: undefined, lastTokenAt: undefined },
+        ...{ firstTokenAt: undefined, lastTokenAt: undefined, tokenCount: 0 },
       });
     }
     return admitted.length;
@@ -157,7 +159,8 @@ class BatchingRun {
 
   #token(sequenceId: string): StepOutcome {
     const request = this.#open.get(sequenceId)!;
-    request.lastTokenAt = this.#now;
+    request.tokenCount += 1;
+    if (request.tokenCount <= request.completionTokens) request.lastTokenAt = this.#now;
     request.firstTokenAt ??= request.lastTokenAt;
     return { sequenceId, tokenIds: [this.#nextToken()], finished: false };
   }
@@ -166,7 +169,8 @@ class BatchingRun {
     const request = this.#open.get(id);
     if (request === undefined) return;
     this.#open.delete(id);
-    this.#outcome.served.push(request);
+    const { tokenCount: _, ...served } = request;
+    this.#outcome.served.push(served);
   }
 }
 

@@ -1,6 +1,6 @@
 /** Both ways of batching on an engine that computes nothing. */
 import { expect, test } from 'vitest';
-import { serveBatched } from '../../bench/batching-run.ts';
+import { BATCHING_KINDS, type BatchingKind, serveBatched } from '../../bench/batching-run.ts';
 import { FakeEngine } from '../batcher/fake-engine.ts';
 
 const load = {
@@ -10,7 +10,7 @@ const load = {
   requests: Array.from({ length: 9 }, (_, index) => ({ atMs: 0, promptTokens: 20, completionTokens: index % 3 === 0 ? 40 : 4 })),
 };
 
-test.each(['continuous', 'static'] as const)('%s batching serves each request once, whole', async kind => {
+test.each(BATCHING_KINDS)('%s batching serves each request once, whole', async kind => {
   const { served } = await serveBatched(new FakeEngine({ shape: { rowCount: 3, contextTokens: 256 } }), load, kind);
   expect(served).toHaveLength(9);
   expect(served.map(one => one.completionTokens).toSorted((a, b) => a - b)).toEqual([4, 4, 4, 4, 4, 4, 40, 40, 40]);
@@ -34,4 +34,12 @@ test('a static batch takes nobody in before its longest answer has ended, a cont
   const continuous = await outcomeOf('continuous');
   expect(continuous.stepCount).toBeLessThan(fixed.stepCount / 2);
   expect(continuous.rowSteps).toBe(fixed.rowSteps);
+});
+
+test('a row that has ended is computed in vain only where rows are padded', async () => {
+  const rowSteps = async (kind: BatchingKind) =>
+    (await serveBatched(new FakeEngine({ shape: { rowCount: 3, contextTokens: 256 } }), load, kind)).rowSteps;
+  // In each of three batches one answer of 40 tokens and two of 4, of which the first come from the prefill.
+  expect(await rowSteps('static')).toBe(3 * (39 + 3 + 3));
+  expect(await rowSteps('padded')).toBe(3 * 3 * 39);
 });
