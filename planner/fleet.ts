@@ -8,13 +8,12 @@
 import { Heap } from '../batcher/scheduler/heap.ts';
 import { RequestRefused } from '../batcher/scheduler/sequence-request.ts';
 import type { AdmissionSettings } from '../shared/admission.ts';
-import { CARD_INTERVAL_MS } from '../shared/keys.ts';
 import type { ServedRequest } from './goodput.ts';
 import type { LatencyHistogram } from './latency-histogram.ts';
 import type { ServiceCurves } from './service-curves.ts';
 import { SimulatedAdmission } from './simulated-admission.ts';
 import { type BatcherUse, noUse, SimulatedBatcher, type SimulatedRequest, type SimulatedSettings } from './simulated-batcher.ts';
-import { SimulatedBoard, SimulatedCard } from './simulated-cards.ts';
+import { SimulatedBoard } from './simulated-cards.ts';
 import { SimulatedEngine } from './simulated-engine.ts';
 
 export interface FleetPlan {
@@ -49,7 +48,8 @@ type Happening = { at: number; place: number | undefined } & (
 
 interface Member {
   batcher: SimulatedBatcher;
-  card: SimulatedCard;
+  /** Of its card. */
+  cardPlace: number;
   /** In the line of those who wait for a job, or on the way to one. */
   isTaking: boolean;
 }
@@ -80,23 +80,26 @@ class Fleet {
   });
   readonly #queue = new Line<SimulatedRequest>();
   readonly #takers = new Line<Member>();
+  readonly #board: SimulatedBoard;
   readonly #admission: SimulatedAdmission;
   #now = 0;
 
   constructor(plan: FleetPlan) {
     this.#plan = plan;
     const engine = new SimulatedEngine(plan.curves, Math.max(2, plan.settings.maxRunning));
-    this.#members = Array.from({ length: plan.batcherCount }, (_, index) => {
-      const batcher = new SimulatedBatcher({
+    this.#members = Array.from({ length: plan.batcherCount }, (_, cardPlace) => ({
+      batcher: new SimulatedBatcher({
         engine,
         settings: plan.settings,
         deliveryMs: plan.curves.path.deliveryMs,
         gaps: plan.gaps,
         onEnded: (served, request) => this.#ended(served, request),
-      });
-      return { batcher, card: new SimulatedCard(batcher, (CARD_INTERVAL_MS * (index + 1)) / plan.batcherCount), isTaking: true };
-    });
-    this.#admission = new SimulatedAdmission(plan.admission, new SimulatedBoard(this.#members.map(member => member.card)));
+      }),
+      cardPlace,
+      isTaking: true,
+    }));
+    this.#board = new SimulatedBoard(this.#members.map(member => member.batcher));
+    this.#admission = new SimulatedAdmission(plan.admission, this.#board);
     for (const member of this.#members) {
       this.#byBatcher.set(member.batcher, member);
       this.#takers.push(member);
@@ -137,7 +140,7 @@ class Fleet {
     }
     const { batcher: member, request } = happening;
     member.isTaking = false;
-    member.card.at(this.#now);
+    this.#board.changing(member.cardPlace, this.#now);
     try {
       member.batcher.submit(request, this.#now);
       this.#admission.accepted(request);
@@ -168,7 +171,7 @@ class Fleet {
 
   #advance(batcher: SimulatedBatcher): void {
     const member = this.#byBatcher.get(batcher)!;
-    member.card.at(this.#now);
+    this.#board.changing(member.cardPlace, this.#now);
     batcher.advance();
     this.#keepTime(batcher);
     this.#offer(member);
