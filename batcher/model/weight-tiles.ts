@@ -1,11 +1,11 @@
 /**
  * WeightTiles: rows of quantized weights in the order in which the tiled kernels read them (engine/kernels/tiled.h says byte by byte
- * what a tile is): 8 rows together, block by block along the columns.
+ * what a tile is): 16 rows together, block by block along the columns.
  */
 import type { QuantBlocks } from './quant-blocks.ts';
 import type { Scratch } from './scratch.ts';
 
-export const TILE_ROWS = 8;
+export const TILE_ROWS = 16;
 
 export interface TileForm {
   bits: 4 | 8;
@@ -17,7 +17,7 @@ export interface TileForm {
 /** Bytes of one tile of the form, with so many columns. */
 export function tileBytes({ bits, blockElements, isHalf }: TileForm, columns: number): number {
   const scaleBytes = TILE_ROWS * (isHalf ? 2 : 4);
-  const blockBytes = bits === 4 ? 2 * scaleBytes + 128 : scaleBytes + TILE_ROWS * blockElements;
+  const blockBytes = bits === 4 ? 2 * scaleBytes + TILE_ROWS * 16 : scaleBytes + TILE_ROWS * blockElements;
   return (columns / blockElements) * blockBytes;
 }
 
@@ -49,11 +49,11 @@ export function packTiles(blocks: QuantBlocks, form: TileForm, columns: number, 
         const from = (firstRow + row) * columns + block * blockElements;
         const to = at + 4 * row;
         for (let column = 0; column < (bits === 4 ? 16 : blockElements); column++) {
-          const target = to + 8 * (column & ~3) + (column & 3);
+          const target = to + TILE_ROWS * (column & ~3) + (column & 3);
           tiles[target] = bits === 4 ? levels[from + column]! | (levels[from + 16 + column]! << 4) : levels[from + column]! - zero;
         }
       }
-      at += bits === 4 ? 128 : TILE_ROWS * blockElements;
+      at += TILE_ROWS * (bits === 4 ? 16 : blockElements);
     }
   }
   return tiles;

@@ -15,6 +15,7 @@
  */
 #include <math.h>
 
+#include "lanes.h"
 #include "operator.h"
 #include "vector.h"
 
@@ -113,7 +114,7 @@ INLINE void score_keys(const Queries *q, int64_t query, int count, const uint8_t
     __m256 part[3];
     for (int c = 0; c < count; c++) part[c] = _mm256_load_ps(q->query + (query + c) * head_dim + i);
     for (int j = 0; j < key_count; j++) {
-      const __m256 key = load_8(keys, (first + from + j) * head_dim + i, is_half);
+      const __m256 key = load_numbers(keys, (first + from + j) * head_dim + i, is_half);
       for (int c = 0; c < count; c++) dot[c][j] = _mm256_fmadd_ps(key, part[c], dot[c][j]);
     }
   }
@@ -142,7 +143,7 @@ INLINE void add_values(Queries *q, int64_t query, int count, const uint8_t *valu
     __m256 share[3];
     for (int c = 0; c < count; c++) share[c] = _mm256_set1_ps(shares[c][j]);
     for (int v = 0; v < vectors; v++) {
-      const __m256 value = load_8(values, (first + j) * head_dim + at + v * VECTOR, is_half);
+      const __m256 value = load_numbers(values, (first + j) * head_dim + at + v * VECTOR, is_half);
       for (int c = 0; c < count; c++) sum[c][v] = _mm256_fmadd_ps(share[c], value, sum[c][v]);
     }
   }

@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path';
 const SOURCES = ['tiled.c', 'tiled-avx2.c', 'tiled-vnni.c', 'attention.c', 'rows.c', 'library.c'].map(name =>
   join(import.meta.dirname, name),
 );
-const HEADERS = ['operator.h', 'tiled.h', 'tiled-products.h', 'vector.h'].map(name => join(import.meta.dirname, name));
+const HEADERS = ['lanes.h', 'operator.h', 'tiled.h', 'tiled-products.h', 'vector.h'].map(name => join(import.meta.dirname, name));
 const FLAGS = ['-O3', '-fvisibility=hidden', '-shared', '-fPIC', '-Wl,-z,now', '-o'] as const;
 /** Debian's alternatives first, then what a bare toolchain has. */
 export const COMPILERS = ['cc', 'gcc', 'clang'] as const;

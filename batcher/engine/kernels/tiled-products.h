@@ -1,115 +1,138 @@
 /*
- * TiledProducts: products of a tile with rows of activations, for each file that says with what instructions: TARGET and MULTIPLY_PART, the rows of
- * a group (a multiple of 4), and how products of levels are summed up, 4 of a row in each of 8 lanes.
+ * TiledProducts: products of a tile with rows of activations, for each file that says with what instructions: the lanes, MULTIPLY_PART, the rows
+ * of a group (a multiple of 4), and how products of levels are summed up, 4 of a row in each lane.
  */
 #include <string.h>
 
-PRODUCT_INLINE __m256i four_levels(const int8_t *levels) {
+LANEWISE Ints four_levels(const int8_t *levels) {
   int32_t word;
   memcpy(&word, levels, 4);
-  return _mm256_set1_epi32(word);
+  return ints_of(word);
 }
 
-/* y[r] = 8 results of row r. The tile's blocks lie at `tile`; rows of the activations are `columns` apart. */
-PRODUCT_INLINE void tile_of_4_bits(const uint8_t *tile, int is_half, int64_t columns, const Activations *a, int64_t row, int rows, __m256 *y) {
+/* Bytes of weights asked for ahead of their use, measured; and blocks after which the sides of a tile take turns. */
+enum { PREFETCH_BYTES = 2560, BLOCK_RUN = 6 };
+
+/* Where the rows keep the processor busy, it would ask for the weights too late by itself; where they do not, it is quicker alone. */
+LANEWISE void prefetch_block(const uint8_t *at, int bytes, int rows) {
+  if (rows < 4) return;
+  for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + PREFETCH_BYTES + i, _MM_HINT_T0);
+}
+
+/* A tile has as many rows as the widest instructions have lanes; others take its sides one after the other. */
+enum { SIDES = TILE_ROWS / LANES };
+
+/* Blocks [first, end) of LANES rows of the tile, from `lane` on: y[r] goes on with row r of the activations, which are `columns` apart. */
+LANEWISE void blocks_of_4_bits(const uint8_t *tile, int lane, int is_half, int64_t columns, const Activations *a, int64_t row, int rows,
+                               int64_t first, int64_t end, Floats *y) {
   const int64_t blocks = columns / 32;
-  const int scale_bytes = is_half ? 16 : 32;
-  const __m256i low_half = _mm256_set1_epi8(15);
+  const int scale_bytes = TILE_ROWS * (is_half ? 2 : 4), block_bytes = 2 * scale_bytes + TILE_ROWS * 16;
   const int8_t *levels = a->levels + row * columns;
   const float *scales = a->scales + row * blocks;
   const float *sums = a->sums + row * blocks;
-  for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_8(tile, 0, is_half);
-    const __m256 offset = load_8(tile + scale_bytes, 0, is_half);
-    const uint8_t *quants = tile + 2 * scale_bytes;
-    __m256i dots[ROW_GROUP];
-    for (int r = 0; r < rows; r++) dots[r] = _mm256_setzero_si256();
+  const uint8_t *at = tile + first * block_bytes;
+  for (int64_t b = first; b < end; b++, at += block_bytes) {
+    if (lane == 0) prefetch_block(at, block_bytes, rows);
+    const Floats scale = load_numbers(at, lane, is_half);
+    const Floats offset = load_numbers(at + scale_bytes, lane, is_half);
+    const uint8_t *quants = at + 2 * scale_bytes + 4 * lane;
+    Ints dots[ROW_GROUP];
+    for (int r = 0; r < rows; r++) dots[r] = ints_of(0);
     for (int j = 0; j < 4; j++) {
-      const __m256i both = _mm256_loadu_si256((const __m256i *)(quants + 32 * j));
-      const __m256i low = _mm256_and_si256(both, low_half);
-      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_half);
+      const Ints both = load_ints(quants + 4 * TILE_ROWS * j);
+      const Ints low = low_halves(both), high = high_halves(both);
       for (int r = 0; r < rows; r++) {
-        const int8_t *at = levels + r * columns + 32 * b + 4 * j;
-        dots[r] = add_4_bits(dots[r], low, four_levels(at));
-        dots[r] = add_4_bits(dots[r], high, four_levels(at + 16));
+        const int8_t *four = levels + r * columns + 32 * b + 4 * j;
+        dots[r] = add_4_bits(dots[r], low, four_levels(four));
+        dots[r] = add_4_bits(dots[r], high, four_levels(four + 16));
       }
     }
     for (int r = 0; r < rows; r++) {
-      const __m256 dot = _mm256_cvtepi32_ps(total_of_4_bits(dots[r]));
-      y[r] = _mm256_fmadd_ps(_mm256_mul_ps(dot, scale), _mm256_set1_ps(scales[r * blocks + b]), y[r]);
-      y[r] = _mm256_fmadd_ps(offset, _mm256_set1_ps(sums[r * blocks + b]), y[r]);
+      const Floats dot = floats_from(total_of_4_bits(dots[r]));
+      y[r] = multiply_add(multiply(dot, scale), floats_of(scales[r * blocks + b]), y[r]);
+      y[r] = multiply_add(offset, floats_of(sums[r * blocks + b]), y[r]);
     }
-    tile = quants + 128;
   }
 }
 
-PRODUCT_INLINE void tile_of_8_bits(const uint8_t *tile, int is_half, int block, int64_t columns, const Activations *a, int64_t row, int rows,
-                                   __m256 *y) {
+LANEWISE void blocks_of_8_bits(const uint8_t *tile, int lane, int is_half, int block, int64_t columns, const Activations *a, int64_t row, int rows,
+                               int64_t first, int64_t end, Floats *y) {
   const int64_t blocks = columns / block;
+  const int scale_bytes = TILE_ROWS * (is_half ? 2 : 4), block_bytes = scale_bytes + TILE_ROWS * block;
   const int8_t *levels = a->levels + row * columns;
   const float *scales = a->scales + row * blocks;
-  for (int r = 0; r < rows; r++) y[r] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; b++) {
-    const __m256 scale = load_8(tile, 0, is_half);
-    const uint8_t *quants = tile + (is_half ? 16 : 32);
-    __m256i dots[ROW_GROUP];
-    for (int r = 0; r < rows; r++) dots[r] = _mm256_setzero_si256();
+  const uint8_t *at = tile + first * block_bytes;
+  for (int64_t b = first; b < end; b++, at += block_bytes) {
+    if (lane == 0) prefetch_block(at, block_bytes, rows);
+    const Floats scale = load_numbers(at, lane, is_half);
+    const uint8_t *quants = at + scale_bytes + 4 * lane;
+    Ints dots[ROW_GROUP];
+    for (int r = 0; r < rows; r++) dots[r] = ints_of(0);
     for (int j = 0; j < block / 4; j++) {
-      const __m256i weights = _mm256_loadu_si256((const __m256i *)(quants + 32 * j));
-      const __m256i sizes = _mm256_abs_epi8(weights);
-      for (int r = 0; r < rows; r++) {
-        /* The unsigned factor is the weight's size, so the sign goes to the activation. */
-        const __m256i signs = _mm256_sign_epi8(four_levels(levels + r * columns + block * b + 4 * j), weights);
-        dots[r] = add_8_bits(dots[r], sizes, signs);
-      }
+      const Ints weights = load_ints(quants + 4 * TILE_ROWS * j);
+      for (int r = 0; r < rows; r++) dots[r] = add_8_bits(dots[r], weights, four_levels(levels + r * columns + block * b + 4 * j));
     }
     for (int r = 0; r < rows; r++) {
-      const __m256 dot = _mm256_cvtepi32_ps(dots[r]);
-      y[r] = _mm256_fmadd_ps(_mm256_mul_ps(dot, scale), _mm256_set1_ps(scales[r * blocks + b]), y[r]);
+      const Floats dot = floats_from(dots[r]);
+      y[r] = multiply_add(multiply(dot, scale), floats_of(scales[r * blocks + b]), y[r]);
     }
-    tile = quants + 8 * block;
   }
 }
 
 /* gate * sigmoid(gate) * up */
-INLINE __m256 gated(__m256 gate, __m256 up) {
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  const __m256 one = _mm256_set1_ps(1.0f);
+LANEWISE Floats gated(Floats gate, Floats up) {
+  const Floats one = floats_of(1.0f);
   /* sigmoid(-|g|) is small / (1 + small); that of |g| is 1 / (1 + small). */
-  const __m256 small = exp_of_negative(_mm256_or_ps(gate, sign));
-  const __m256 share = _mm256_blendv_ps(one, small, gate);
-  return _mm256_mul_ps(_mm256_mul_ps(gate, up), _mm256_div_ps(share, _mm256_add_ps(one, small)));
+  const Floats small = exp_of_negative(negative_size_of(gate));
+  return multiply(multiply(gate, up), divide(if_negative(gate, small, one), add(one, small)));
 }
 
-PRODUCT_INLINE void any_tile(const MatrixShape *s, const uint8_t *tile, const Activations *a, int64_t row, int rows, __m256 *y) {
-  if (s->bits == 4) {
-    if (s->is_half) tile_of_4_bits(tile, 1, s->columns, a, row, rows, y);
-    else tile_of_4_bits(tile, 0, s->columns, a, row, rows, y);
-  } else if (s->block == 32) {
-    if (s->is_half) tile_of_8_bits(tile, 1, 32, s->columns, a, row, rows, y);
-    else tile_of_8_bits(tile, 0, 32, s->columns, a, row, rows, y);
-  } else {
-    if (s->is_half) tile_of_8_bits(tile, 1, 16, s->columns, a, row, rows, y);
-    else tile_of_8_bits(tile, 0, 16, s->columns, a, row, rows, y);
+/* y[side][r] = results of row r, for the rows of the tile LANES at a time. */
+LANEWISE void tile_of(const MatrixShape *s, int bits, int block, int is_half, const uint8_t *tile, const Activations *a, int64_t row, int rows,
+                      Floats y[SIDES][ROW_GROUP]) {
+  for (int side = 0; side < SIDES; side++) {
+    for (int r = 0; r < rows; r++) y[side][r] = floats_of(0);
+  }
+  /* Several sides take turns, so that memory is read front to back all the same. */
+  const int64_t blocks = s->columns / block, run = SIDES == 1 ? blocks : BLOCK_RUN;
+  for (int64_t first = 0; first < blocks; first += run) {
+    const int64_t end = first + run < blocks ? first + run : blocks;
+    for (int side = 0; side < SIDES; side++) {
+      if (bits == 4) blocks_of_4_bits(tile, side * LANES, is_half, s->columns, a, row, rows, first, end, y[side]);
+      else blocks_of_8_bits(tile, side * LANES, is_half, block, s->columns, a, row, rows, first, end, y[side]);
+    }
   }
 }
 
-PRODUCT_INLINE void result_of(const Product *p, int64_t result_tile, int64_t row, int rows) {
+LANEWISE void any_tile(const MatrixShape *s, const uint8_t *tile, const Activations *a, int64_t row, int rows, Floats y[SIDES][ROW_GROUP]) {
+  if (s->bits == 4) {
+    if (s->is_half) tile_of(s, 4, 32, 1, tile, a, row, rows, y);
+    else tile_of(s, 4, 32, 0, tile, a, row, rows, y);
+  } else if (s->block == 32) {
+    if (s->is_half) tile_of(s, 8, 32, 1, tile, a, row, rows, y);
+    else tile_of(s, 8, 32, 0, tile, a, row, rows, y);
+  } else {
+    if (s->is_half) tile_of(s, 8, 16, 1, tile, a, row, rows, y);
+    else tile_of(s, 8, 16, 0, tile, a, row, rows, y);
+  }
+}
+
+LANEWISE void result_of(const Product *p, int64_t result_tile, int64_t row, int rows) {
   const MatrixShape *s = p->shape;
   const int64_t bytes = tile_bytes(s);
-  __m256 y[ROW_GROUP];
-  int64_t width = s->matrix_rows;
-  if (s->is_gated) {
-    __m256 up[ROW_GROUP];
-    width /= 2;
-    any_tile(s, p->weights + 2 * result_tile * bytes, &p->activations, row, rows, y);
-    any_tile(s, p->weights + (2 * result_tile + 1) * bytes, &p->activations, row, rows, up);
-    for (int r = 0; r < rows; r++) y[r] = gated(y[r], up[r]);
-  } else {
-    any_tile(s, p->weights + result_tile * bytes, &p->activations, row, rows, y);
+  const int factors = s->is_gated ? 2 : 1;
+  const int64_t width = s->matrix_rows / factors;
+  /* Of the gate and of what it lets through; or of the matrix. */
+  Floats y[2][SIDES][ROW_GROUP];
+  /* A loop, since the code of a tile is long. */
+#pragma GCC unroll 1
+  for (int f = 0; f < factors; f++) any_tile(s, p->weights + (factors * result_tile + f) * bytes, &p->activations, row, rows, y[f]);
+  for (int side = 0; side < SIDES; side++) {
+    for (int r = 0; r < rows; r++) {
+      const Floats result = s->is_gated ? gated(y[0][side][r], y[1][side][r]) : y[0][side][r];
+      store_floats(p->y + (row + r) * width + result_tile * TILE_ROWS + side * LANES, result);
+    }
   }
-  for (int r = 0; r < rows; r++) _mm256_storeu_ps(p->y + (row + r) * width + result_tile * TILE_ROWS, y[r]);
 }
 
 TARGET void MULTIPLY_PART(void *data, size_t part) {

@@ -1,16 +1,20 @@
-/* The products of tiled.h by AVX512-VNNI: four products and their sum in one instruction; twice the registers, so more rows of activations a tile. */
-#define TARGET __attribute__((target("avx2,fma,f16c,avx512f,avx512vl,avx512vnni")))
+/* The products of tiled.h by AVX512-VNNI: four products and their sum in one instruction, a whole tile wide. */
+#define WIDE
 #define MULTIPLY_PART multiply_part_vnni
+#include "lanes.h"
 #include "tiled.h"
 
+/* 8 results and 8 sums of levels stay in registers; more rows gain nothing. */
 enum { ROW_GROUP = 8 };
 
-PRODUCT_INLINE __m256i add_4_bits(__m256i sums, __m256i weights, __m256i activations) {
-  return _mm256_dpbusd_epi32(sums, weights, activations);
+LANEWISE Ints add_4_bits(Ints sums, Ints weights, Ints activations) { return _mm512_dpbusd_epi32(sums, weights, activations); }
+
+LANEWISE Ints total_of_4_bits(Ints sums) { return sums; }
+
+/* The unsigned factor is the weight's size, so the sign goes to the activation. */
+LANEWISE Ints add_8_bits(Ints sums, Ints weights, Ints activations) {
+  const __mmask64 is_negative = _mm512_movepi8_mask(weights);
+  return _mm512_dpbusd_epi32(sums, _mm512_abs_epi8(weights), _mm512_mask_sub_epi8(activations, is_negative, _mm512_setzero_si512(), activations));
 }
-
-PRODUCT_INLINE __m256i total_of_4_bits(__m256i sums) { return sums; }
-
-PRODUCT_INLINE __m256i add_8_bits(__m256i sums, __m256i sizes, __m256i activations) { return _mm256_dpbusd_epi32(sums, sizes, activations); }
 
 #include "tiled-products.h"

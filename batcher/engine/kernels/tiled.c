@@ -1,6 +1,8 @@
 /* Tiled: the operators TiledMatMul and TiledGather; tiled.h says what a matrix of tiles is. */
+#include "lanes.h"
 #include "operator.h"
 #include "tiled.h"
+#include "vector.h"
 
 /* ---- activations ------------------------------------------------------------------------------------------------------------------ */
 
@@ -66,6 +68,14 @@ AVX2 static void round_part(void *data, size_t part) {
   }
 }
 
+/* Number `index` of float16 or float32. */
+INLINE float number_at(const uint8_t *at, int index, int is_half) {
+  uint16_t half;
+  float number;
+  if (is_half) return memcpy(&half, at + 2 * index, 2), _cvtsh_ss(half);
+  return memcpy(&number, at + 4 * index, 4), number;
+}
+
 /* Rows of the matrix, back as floats: y[i] = matrix[ids[i]]. */
 AVX2 static void read_rows(const MatrixShape *s, const uint8_t *weights, const int64_t *ids, int64_t count, float *y) {
   const int64_t bytes = tile_bytes(s);
@@ -76,26 +86,24 @@ AVX2 static void read_rows(const MatrixShape *s, const uint8_t *weights, const i
     const uint8_t *at = weights + ids[i] / TILE_ROWS * bytes;
     for (int64_t b = 0; b < blocks; b++) {
       float *out = y + i * s->columns + b * s->block;
-      float scales[8];
-      float offsets[8] = {0};
-      _mm256_storeu_ps(scales, load_8(at, 0, s->is_half));
+      const float scale = number_at(at, lane, s->is_half);
       at += scale_bytes;
       if (s->bits == 4) {
-        _mm256_storeu_ps(offsets, load_8(at, 0, s->is_half));
+        const float offset = number_at(at, lane, s->is_half);
         at += scale_bytes;
         for (int j = 0; j < 4; j++) {
           for (int k = 0; k < 4; k++) {
-            const uint8_t both = at[32 * j + 4 * lane + k];
-            out[4 * j + k] = scales[lane] * (float)(both & 15) + offsets[lane];
-            out[16 + 4 * j + k] = scales[lane] * (float)(both >> 4) + offsets[lane];
+            const uint8_t both = at[4 * TILE_ROWS * j + 4 * lane + k];
+            out[4 * j + k] = scale * (float)(both & 15) + offset;
+            out[16 + 4 * j + k] = scale * (float)(both >> 4) + offset;
           }
         }
-        at += 128;
+        at += TILE_ROWS * 16;
       } else {
         for (int j = 0; j < s->block / 4; j++) {
-          for (int k = 0; k < 4; k++) out[4 * j + k] = scales[lane] * (float)(int8_t)at[32 * j + 4 * lane + k];
+          for (int k = 0; k < 4; k++) out[4 * j + k] = scale * (float)(int8_t)at[4 * TILE_ROWS * j + 4 * lane + k];
         }
-        at += 8 * s->block;
+        at += TILE_ROWS * s->block;
       }
     }
   }
@@ -126,7 +134,8 @@ static Status create_kernel(const CustomOp *op, const void *api_table, const voi
   if (kernel == NULL) return failure(api, "tiled kernels: out of memory");
   kernel->api = api;
   kernel->shape = (MatrixShape){columns, matrix_rows, (int)bits, (int)block, is_half != 0, is_gated != 0};
-  const int has_vnni = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl");
+  const int has_vnni = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   kernel->multiply_part = has_vnni ? multiply_part_vnni : multiply_part_avx2;
   *out = kernel;
   return NULL;
@@ -146,7 +155,7 @@ static Status get_inputs(const Kernel *kernel, const void *context, Input *first
   return failure(kernel->api, "tiled kernels: the weights have another size");
 }
 
-static Status multiply(void *data, void *context) {
+static Status compute_product(void *data, void *context) {
   const Kernel *kernel = data;
   const Api api = kernel->api;
   const MatrixShape *s = &kernel->shape;
@@ -193,7 +202,7 @@ static Status gather(void *data, void *context) {
 
 CustomOp tiled_operators[] = {
     {.name = "TiledMatMul", .input_types = {FLOAT, UINT8}, .output_types = {FLOAT}, .create_kernel_v2 = create_kernel,
-     .compute_v2 = multiply, .destroy = destroy_kernel},
+     .compute_v2 = compute_product, .destroy = destroy_kernel},
     {.name = "TiledGather", .input_types = {INT64, UINT8}, .output_types = {FLOAT}, .create_kernel_v2 = create_kernel,
      .compute_v2 = gather, .destroy = destroy_kernel},
     {.name = NULL},

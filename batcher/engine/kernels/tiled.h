@@ -1,13 +1,13 @@
 /*
  * Tiled: matrix products of float activations with quantized weights: what of them lies where, and the products of each instruction set.
  *
- * Weights lie in tiles of 8 rows; a tile holds its blocks one after the other along the columns, so that a product reads memory once,
+ * Weights lie in tiles of 16 rows; a tile holds its blocks one after the other along the columns, so that a product reads memory once,
  * front to back. One block of a tile, with B = block columns (16 or 32):
  *
- *   8 scales    (float16 or float32, one a row)
- *   8 offsets   (the same type; absent in 8-bit blocks)
- *   levels      4 bits: 4 groups of 32 bytes; byte 4 * row + i of group j holds column 4 j + i (low half) and 16 + 4 j + i (high half)
- *               8 bits: B / 4 groups of 32 bytes; byte 4 * row + i of group j holds column 4 j + i, signed
+ *   16 scales   (float16 or float32, one a row)
+ *   16 offsets  (the same type; absent in 8-bit blocks)
+ *   levels      4 bits: 4 groups of 64 bytes; byte 4 * row + i of group j holds column 4 j + i (low half) and 16 + 4 j + i (high half)
+ *               8 bits: B / 4 groups of 64 bytes; byte 4 * row + i of group j holds column 4 j + i, signed
  *
  *   weight = scale * level + offset
  *
@@ -18,11 +18,10 @@
 #ifndef SLUICE_TILED_H
 #define SLUICE_TILED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "vector.h"
-
-enum { TILE_ROWS = 8 };
+enum { TILE_ROWS = 16 };
 
 /* Rows of activations in 8 bits: levels [rows][columns]; scales and sums (scale times the sum of the levels) [rows][blocks]. */
 typedef struct {
@@ -53,16 +52,13 @@ typedef struct {
   int64_t part_tiles;
 } Product;
 
-/* For what is compiled once for each instruction set, which TARGET then names. */
-#define PRODUCT_INLINE static inline __attribute__((always_inline)) TARGET
-
-/* One part of a product whose activations are rounded. The second is for processors with AVX512-VNNI and AVX512-VL. */
+/* One part of a product whose activations are rounded. The second is for processors with AVX-512 F, BW, DQ, VL and VNNI. */
 void multiply_part_avx2(void *product, size_t part);
 void multiply_part_vnni(void *product, size_t part);
 
 static inline int64_t tile_bytes(const MatrixShape *s) {
   const int64_t scale_bytes = TILE_ROWS * (s->is_half ? 2 : 4);
-  const int64_t block_bytes = s->bits == 4 ? 2 * scale_bytes + 128 : scale_bytes + 8 * (int64_t)s->block;
+  const int64_t block_bytes = s->bits == 4 ? 2 * scale_bytes + TILE_ROWS * 16 : scale_bytes + TILE_ROWS * (int64_t)s->block;
   return s->columns / s->block * block_bytes;
 }
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lanes.h"
 #include "tiled.h"
 
-enum { MOST_ROWS = 19, MOST_COLUMNS = 256, MOST_MATRIX_ROWS = 48 };
+enum { MOST_ROWS = 19, MOST_COLUMNS = 256, MOST_MATRIX_ROWS = 96 };
 
 static uint32_t state = 1;
 static uint32_t random_bits(void) {
@@ -20,12 +21,12 @@ static uint32_t random_bits(void) {
 }
 static float random_float(void) { return ((float)(random_bits() & 0xffff) - 32768.0f) / 16384.0f; }
 
-AVX2 static uint16_t half_of(float x) { return (uint16_t)_cvtss_sh(x, 0); }
-AVX2 static float float_of(uint16_t half) { return _cvtsh_ss(half); }
+TARGET static uint16_t half_of(float x) { return (uint16_t)_cvtss_sh(x, 0); }
+TARGET static float float_of(uint16_t half) { return _cvtsh_ss(half); }
 
 static void fill_tiles(const MatrixShape *s, uint8_t *at) {
   const int scale_count = TILE_ROWS * (s->bits == 4 ? 2 : 1);
-  const int level_bytes = s->bits == 4 ? 128 : 8 * s->block;
+  const int level_bytes = TILE_ROWS * (s->bits == 4 ? 16 : s->block);
   for (int64_t block = 0; block < s->matrix_rows / TILE_ROWS * (s->columns / s->block); block++) {
     for (int i = 0; i < scale_count; i++) {
       const float scale = random_float() / 8;
@@ -58,13 +59,13 @@ static float expected(const Product *p, int64_t row, int64_t matrix_row) {
     const uint8_t *quants = at + scale_bytes * (s->bits == 4 ? 2 : 1);
     int32_t dot = 0;
     for (int column = 0; column < s->block; column++) {
-      const uint8_t byte = quants[32 * (column % (s->bits == 4 ? 16 : 32) / 4) + 4 * lane + column % 4];
+      const uint8_t byte = quants[4 * TILE_ROWS * (column % (s->bits == 4 ? 16 : 32) / 4) + 4 * lane + column % 4];
       const int weight = s->bits == 8 ? (int8_t)byte : column < 16 ? byte & 15 : byte >> 4;
       dot += weight * levels[column];
     }
     y = fmaf((float)dot * scale_at(at, lane, s->is_half), p->activations.scales[row * blocks + b], y);
     if (s->bits == 4) y = fmaf(scale_at(at + scale_bytes, lane, s->is_half), p->activations.sums[row * blocks + b], y);
-    at = quants + (s->bits == 4 ? 128 : 8 * s->block);
+    at = quants + TILE_ROWS * (s->bits == 4 ? 16 : s->block);
   }
   return y;
 }
@@ -115,6 +116,7 @@ static long compare_all(void (*multiply_part)(void *, size_t)) {
 
 int main(void) {
   printf("avx2 %ld\n", compare_all(multiply_part_avx2));
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) printf("vnni %ld\n", compare_all(multiply_part_vnni));
+  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    printf("vnni %ld\n", compare_all(multiply_part_vnni));
   return 0;
 }
