@@ -152,12 +152,22 @@ INLINE void add_values(Queries *q, int64_t query, int count, const uint8_t *valu
   }
 }
 
-/* `count` queries (1 to 3) of one position with the keys [first, first + keys) of their shared head. */
+INLINE void prefetch_vectors(const uint8_t *at, int64_t first, int64_t count, int64_t head_dim, int is_half) {
+  const int64_t bytes = head_dim * (is_half ? 2 : 4);
+  for (int64_t i = 0; i < count * bytes; i += 64) _mm_prefetch((const char *)at + first * bytes + i, _MM_HINT_T0);
+}
+
+/* `count` queries (1 to 3) of one position with the keys [first, first + key_count) of their shared head. Who reads the block `is_first`
+ * has its values fetched while its keys are scored: they are read in stripes, which the processor does not foresee. */
 INLINE void attend_block(Queries *q, int64_t query, int count, const uint8_t *keys, const uint8_t *values, int64_t first, int64_t key_count,
-                         int64_t head_dim, int is_half) {
+                         int64_t head_dim, int is_half, int is_first) {
   float scores[3][KEY_BLOCK] __attribute__((aligned(32)));
   int64_t scored = 0;
-  for (; scored + 4 <= key_count; scored += 4) score_keys(q, query, count, keys, first, scored, 4, head_dim, is_half, scores);
+  for (; scored + 4 <= key_count; scored += 4) {
+    if (is_first) prefetch_vectors(values, first + scored, 4, head_dim, is_half);
+    score_keys(q, query, count, keys, first, scored, 4, head_dim, is_half, scores);
+  }
+  if (is_first) prefetch_vectors(values, first + scored, key_count - scored, head_dim, is_half);
   for (; scored < key_count; scored++) score_keys(q, query, count, keys, first, scored, 1, head_dim, is_half, scores);
   for (int c = 0; c < count; c++) {
     float *score = scores[c];
@@ -193,12 +203,12 @@ INLINE void attend_block(Queries *q, int64_t query, int count, const uint8_t *ke
 
 /* The queries of one position with a block of keys, three heads at a time. */
 INLINE void attend_heads(Queries *q, int64_t query, int64_t heads, const uint8_t *keys, const uint8_t *values, int64_t first,
-                         int64_t key_count, int64_t head_dim, int is_half) {
+                         int64_t key_count, int64_t head_dim, int is_half, int is_first) {
   for (int64_t h = 0; h < heads; h += 3) {
     switch (heads - h) {
-      case 1: attend_block(q, query + h, 1, keys, values, first, key_count, head_dim, is_half); break;
-      case 2: attend_block(q, query + h, 2, keys, values, first, key_count, head_dim, is_half); break;
-      default: attend_block(q, query + h, 3, keys, values, first, key_count, head_dim, is_half);
+      case 1: attend_block(q, query + h, 1, keys, values, first, key_count, head_dim, is_half, is_first && h == 0); break;
+      case 2: attend_block(q, query + h, 2, keys, values, first, key_count, head_dim, is_half, is_first && h == 0); break;
+      default: attend_block(q, query + h, 3, keys, values, first, key_count, head_dim, is_half, is_first && h == 0);
     }
   }
 }
@@ -230,7 +240,7 @@ INLINE void attend(const Attention *a, int64_t row, int64_t first_head, int64_t 
   for (int64_t block = 0; block < start + tokens; block += KEY_BLOCK) {
     for (int64_t t = 0; t < tokens; t++) {
       const int64_t key_count = least_of(KEY_BLOCK, start + t + 1 - block);
-      if (key_count > 0) attend_heads(&q, t * a->part_heads, a->part_heads, keys, values, block, key_count, head_dim, is_half);
+      if (key_count > 0) attend_heads(&q, t * a->part_heads, a->part_heads, keys, values, block, key_count, head_dim, is_half, t == 0);
     }
   }
   for (int64_t t = 0; t < tokens; t++) {
