@@ -21,10 +21,10 @@ let undisturbed: string[];
 const body = (text: string, maxTokens: number) => ({
   ...{ model: 'default', messages: [user(text)], seed: 5, temperature: 0.7, max_tokens: maxTokens, ignore_eos: true },
 });
-/** The first two run at the same time, the third is taken by the batcher and waits there, the others wait on the queue. */
+/** The first two run at the same time, until all others have come; the third is taken by the batcher and waits there, the others wait on the queue. */
 const BODIES = [
-  body('Tell of a ferry and its captain.', 60),
-  body('Tell of a lighthouse and its keeper.', 120),
+  body('Tell of a ferry and its captain.', 200),
+  body('Tell of a lighthouse and its keeper.', 300),
   body('Tell of a mill and its miller.', 8),
   body('Tell of a bridge and its toll keeper.', 8),
   body('Tell of a forge and its smith.', 8),
