@@ -69,8 +69,10 @@ async function measure(
   { progress, children }: Pick<BenchRun, 'progress' | 'children'>,
 ): Promise<ServiceCurves> {
   progress("measuring this host's service curves; two minutes");
-  const { threads, 'max-running': maxRunning } = wish;
-  const engine = await runEngine<EngineCurves>(wish, model, children);
+  const { threads, 'max-running': maxRunning, 'max-batched-tokens': maxBatchedTokens } = wish;
+  const task: CurvesTask = { engine: engineOptions(model, { threads, rowCount: rowCountFor(maxRunning) }), maxRunning, maxBatchedTokens };
+  const program = new URL('./engine-curves.ts', import.meta.url).pathname;
+  const engine = JSON.parse((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout) as EngineCurves;
   return await inTemporaryFolder(async folder => {
     const stepLogPath = join(folder, 'steps.jsonl');
     await using stack = await startStack({
@@ -93,23 +95,6 @@ async function measure(
       ...{ measuredAt: new Date().toISOString(), ...room, ...engine, copyMsPerToken, path, templateTokens: template },
     };
   });
-}
-
-/** How many times as long the engine's runs take now as when these curves were measured. */
-export async function hostPace(
-  wish: CurvesWish,
-  { model, curves, children }: { model: BenchModel; curves: EngineCurves } & Pick<BenchRun, 'children'>,
-): Promise<number> {
-  const { decode, prefill, prefillPast, copyMsPerToken } = curves;
-  return await runEngine<number>(wish, model, children, { decode, prefill, prefillPast, copyMsPerToken });
-}
-
-async function runEngine<T>(wish: CurvesWish, model: BenchModel, children: BenchRun['children'], paceOf?: EngineCurves): Promise<T> {
-  const { threads, 'max-running': maxRunning, 'max-batched-tokens': maxBatchedTokens } = wish;
-  const engine = engineOptions(model, { threads, rowCount: rowCountFor(maxRunning) });
-  const task: CurvesTask = { engine, maxRunning, maxBatchedTokens, ...(paceOf && { paceOf }) };
-  const program = new URL('./engine-curves.ts', import.meta.url).pathname;
-  return JSON.parse((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout) as T;
 }
 
 async function onlyBatcher({ target }: Stack): Promise<BatcherOut> {

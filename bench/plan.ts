@@ -1,17 +1,23 @@
 /**
  * Bench `plan`: the capacity planner against reality: at rates below, at and above the knee that it tells, the same requests at the same times go through
- * its simulation and through the whole product on this host; what it predicted beside what was.
+ * its simulation and through the whole product on this host; what it predicted beside what was. A host that others share is not always as fast as when it
+ * was measured: so it is predicted for the curves as they were measured, and for the host's own pace during the replay, which the batcher's log of its steps
+ * tells. The bars are for the latter: they judge the planner, not the host.
  */
+import { join } from 'node:path';
+import type { StepRecord } from '../batcher/step-log.ts';
 import { simulateFleet } from '../planner/fleet.ts';
 import { type GoodputFigures, GoodputTally, type Objectives } from '../planner/goodput.ts';
 import { findKnee, mostPerBatcher } from '../planner/knee.ts';
 import { curvesAtPace, type ServiceCurves } from '../planner/service-curves.ts';
 import type { SimulatedSettings } from '../planner/simulated-batcher.ts';
+import { SimulatedEngine } from '../planner/simulated-engine.ts';
 import type { Scenario } from '../planner/simulation.ts';
+import { paceOf } from '../planner/step-fit.ts';
 import { TrialRunner } from '../planner/trial-runner.ts';
 import { estimatePromptTokens } from '../shared/token-estimate.ts';
 import { type BenchRun, bench } from './bench.ts';
-import { hostPace, wantedCurves } from './host-curves.ts';
+import { wantedCurves } from './host-curves.ts';
 import { type BenchModel, benchModel } from './model.ts';
 import { admissionSettings, batcherArguments, gatewayBindings, planSettings, simulatedSettings, traceLimits } from './plan-settings.ts';
 import { type LoadedRequest, replayLoad } from './replay-load.ts';
@@ -20,6 +26,8 @@ import type { Bar, Findings, Table } from './report.ts';
 import { scaledTrace } from './scaled-trace.ts';
 import { durationText, type SettingSpecs } from './settings.ts';
 import { type Stack, startStack } from './stack.ts';
+import { StepLogReader } from './step-log-reader.ts';
+import { inTemporaryFolder } from './temporary-folder.ts';
 
 const MINUTE = 60_000;
 /** Of simulated loads while the knee is looked for. */
@@ -71,9 +79,10 @@ interface Side {
 interface Round {
   percent: number;
   rate: number;
-  /** Of the host right before and after the replay, beside when the curves were measured: times as long. */
-  paces: [before: number, after: number];
   predicted: Side;
+  /** Of the steps of the replay: times as long as by the curves. */
+  pace: number;
+  predictedAtPace: Side;
   real: Side;
   faults: string[];
 }
@@ -98,33 +107,34 @@ async function oneRate(
   run: PlanRun,
   { model, curves, percent, rate }: { model: BenchModel; curves: ServiceCurves; percent: number; rate: number },
 ): Promise<Round> {
-  const { settings, progress, children } = run;
+  const { settings, progress } = run;
   const load = await replayLoad({ ...settings, rate }, model);
   const { trace } = await scaledTrace(settings, traceLimits(curves));
   const simulated = { ...simulatedSettings(settings, curves, trace), hasPrefixStore: true };
-  const pace = () => hostPace(settings, { model, curves, children });
-  const before = await pace();
   progress(`${percent} percent of the knee: ${load.requests.length} requests at ${rate.toFixed(2)}/s`);
-  const { real, faults } = await realSide(run, model, load.requests);
-  const paces: Round['paces'] = [before, await pace()];
-  const paced = curvesAtPace(curves, (paces[0] + paces[1]) / 2);
-  return { percent, rate, paces, predicted: predict(load.requests, { settings, curves: paced, simulated }), real, faults };
+  const { real, steps, faults } = await inTemporaryFolder(folder =>
+    realSide(run, { model, requests: load.requests, stepLogPath: join(folder, 'steps') }),
+  );
+  const pace = paceOf(steps, new SimulatedEngine(curves, settings['max-running']));
+  const predictAt = (paced: ServiceCurves) => predict(load.requests, { settings, curves: paced, simulated });
+  return { percent, rate, predicted: predictAt(curves), pace, predictedAtPace: predictAt(curvesAtPace(curves, pace)), real, faults };
 }
 
 async function realSide(
   { settings, progress, children }: PlanRun,
-  model: BenchModel,
-  requests: readonly LoadedRequest[],
-): Promise<{ real: Side; faults: string[] }> {
+  { model, requests, stepLogPath }: { model: BenchModel; requests: readonly LoadedRequest[]; stepLogPath: string },
+): Promise<{ real: Side; steps: StepRecord[]; faults: string[] }> {
   await using stack = await startStack({
     model,
     threads: settings.threads,
-    batcherArguments: [...batcherArguments(settings), '--speculation', settings.drafts],
+    batcherArguments: [...batcherArguments(settings), '--speculation', settings.drafts, '--step-log', stepLogPath],
     bindings: gatewayBindings(settings),
     progress,
     children,
   });
+  const stepLog = new StepLogReader(stepLogPath);
   await warmUp(stack);
+  await stepLog.take();
   const before = await stepsOf(stack);
   const record = await replay(stack, requests, { clientsBound: 0, drainMs: settings.drain, progress });
   const tally = new GoodputTally(objectivesOf(settings));
@@ -136,7 +146,7 @@ async function realSide(
     stepCount: after.stepCount - before.stepCount,
     stepTokens: after.stepTokens - before.stepTokens,
   };
-  return { real, faults: record.faults };
+  return { real, steps: await stepLog.take(), faults: record.faults };
 }
 
 async function stepsOf(stack: Stack): Promise<Pick<Side, 'stepCount' | 'stepTokens'>> {
@@ -184,21 +194,27 @@ function findings(settings: PlanRun['settings'], { model, curves, knee, rounds }
     figures: { knee, curves, rounds: rounds.map(({ faults, ...round }) => ({ ...round, faultCount: faults.length })) },
     bars: rounds.flatMap(roundBars),
     notes: [
-      `service curves of ${curves.measuredAt}; the host's runs took ${rounds.map(({ paces }) => paces.map(pace => pace.toFixed(2)).join(' and ')).join(', ')} times as long before and after each replay, by the mean of which a prediction is made`,
+      `service curves of ${curves.measuredAt}; a pace is how many times as long steps took in the replay, all together, as by the curves`,
       ...[...new Set(rounds.flatMap(round => round.faults))].slice(0, 5).map(fault => `broken: ${fault.slice(0, 200)}`),
     ],
   };
 }
 
-function roundTable({ percent, rate, predicted, real }: Round): Table {
-  const row = (name: string, digits: number, of: (figures: GoodputFigures) => number | undefined) => {
-    const [wanted, was] = [of(predicted.figures), of(real.figures)];
+function roundTable({ percent, rate, predicted, pace, predictedAtPace, real }: Round): Table {
+  const valueRow = (name: string, digits: number, of: (side: Side) => number | undefined) => {
+    const was = of(real);
     const shown = (value: number | undefined) => value?.toFixed(digits) ?? '-';
-    return [name, shown(wanted), shown(was), wanted === undefined || !was ? '-' : (wanted / was).toFixed(2)];
+    const beside = (side: Side) => {
+      const value = of(side);
+      return [shown(value), value === undefined || !was ? '-' : (value / was).toFixed(2)];
+    };
+    return [name, shown(was), ...beside(predictedAtPace), ...beside(predicted)];
   };
+  const row = (name: string, digits: number, of: (figures: GoodputFigures) => number | undefined) =>
+    valueRow(name, digits, side => of(side.figures));
   return {
     title: `${percent} percent of the knee: ${rate.toFixed(2)} requests/s, ${real.figures.requestCount} requests`,
-    columns: ['', 'predicted', 'real', 'ratio'],
+    columns: ['', 'real', `predicted at its pace (${pace.toFixed(2)})`, 'ratio', 'as measured', 'ratio'],
     rows: [
       row('goodput, requests a second', 3, figures => figures.goodputRequestsPerSecond),
       row('time to first token, ms: p50', 0, figures => figures.ttftMs?.p50),
@@ -209,19 +225,16 @@ function roundTable({ percent, rate, predicted, real }: Round): Table {
       row('between two tokens, ms: p50', 1, figures => figures.interTokenMs?.p50),
       row('p99', 1, figures => figures.interTokenMs?.p99),
       row('aggregate tokens/s of whole answers', 1, figures => figures.aggregateTokensPerSecond),
-      ['steps of the batcher', String(predicted.stepCount), String(real.stepCount), (predicted.stepCount / real.stepCount).toFixed(2)],
-      [
-        'tokens that it computed',
-        ...[predicted.stepTokens, real.stepTokens].map(String),
-        (predicted.stepTokens / real.stepTokens).toFixed(2),
-      ],
+      valueRow('requests refused', 0, side => side.figures.counts.refused),
+      valueRow('steps of the batcher', 0, side => side.stepCount),
+      valueRow('tokens that it computed', 0, side => side.stepTokens),
     ],
   };
 }
 
-function roundBars({ percent, predicted, real }: Round): Bar[] {
+function roundBars({ percent, predictedAtPace, real }: Round): Bar[] {
   const off = (of: (figures: GoodputFigures) => number | undefined) =>
-    Math.abs((of(predicted.figures) ?? Number.NaN) / (of(real.figures) ?? Number.NaN) - 1);
+    Math.abs((of(predictedAtPace.figures) ?? Number.NaN) / (of(real.figures) ?? Number.NaN) - 1);
   const bar = (name: string, value: number): Bar => ({
     name: `${name} at ${percent} percent of the knee, off by`,
     value,

@@ -66,28 +66,6 @@ export async function measureEngine(engine: Engine, options: MeasurementOptions)
   return { decode, prefill, prefillPast: fitPast(pasts, pastTokens), copyMsPerToken };
 }
 
-/** Of runs that are measured again to know how fast the host is just now: some of each kind. */
-const PACE_ROWS = [1, 8];
-const PACE_CHUNKS = [32, 128];
-
-/** How many times as long runs take now as they did when the curves were measured. Two seconds on a small host. */
-export async function measurePace(engine: Engine, { decode, prefill }: EngineCurves): Promise<number> {
-  const { rowCount, vocabSize } = engine.shape;
-  const random = randomSource(1);
-  const tokens = (count: number) => Array.from({ length: count }, () => Math.floor(random() * vocabSize));
-  const chunks = prefill.filter(one => PACE_CHUNKS.includes(one.tokens));
-  const steps = decode.filter(({ rows }) => PACE_ROWS.includes(rows) && rows <= rowCount);
-  const runs = [
-    ...chunks.map(one => ({ ms: one.ms, run: () => engine.prefill({ row: 0, start: 0, tokenIds: tokens(one.tokens), logitCount: 1 }) })),
-    ...steps.map(({ rows, ms, msPerContextToken }) => ({
-      ms: ms + msPerContextToken * rows * SHORT_CONTEXT,
-      run: () => engine.decode({ tokenIds: tokens(rows), positions: new Array<number>(rows).fill(SHORT_CONTEXT) }),
-    })),
-  ];
-  const now = await quartiles(runs.map(({ run }) => run));
-  return Math.exp(runs.reduce((sum, { ms }, index) => sum + Math.log(now[index]! / ms), 0) / runs.length);
-}
-
 /**
  * Least squares of extra = past · (a + b · tokens) over the chunks, neither part below zero. Exported for its test.
  */

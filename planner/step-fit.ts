@@ -1,6 +1,6 @@
 /**
- * StepFit: what a batcher's steps take beyond its engine's own times, told from a log of them while the whole product served: nothing is fitted to how long
- * requests took, only to the steps themselves.
+ * StepFit: what a batcher's steps take beyond its engine's own times, and how fast its host was, told from a log of them while the whole product served:
+ * nothing is fitted to how long requests took, only to the steps themselves.
  */
 import type { StepRecord } from '../batcher/step-log.ts';
 import type { PathCosts } from './service-curves.ts';
@@ -48,6 +48,18 @@ export function fitSteps(records: readonly StepRecord[], engine: SimulatedEngine
   const beside = shareOf(true) ?? 1;
   const prefillShare = { alone: shareOf(false) ?? beside, beside };
   return { steps, prefillShare, copyMsPerToken, requestMs: requestMs(records, copyMs) };
+}
+
+/** How many times as long these steps took, all together, as on a host that always is as fast as when the curves of `engine` were measured. */
+export function paceOf(records: readonly StepRecord[], engine: SimulatedEngine): number {
+  let [ms, expectedMs] = [0, 0];
+  for (const { stepMs, chunks, rows, contextTokens, copiedTokens, admitted } of records) {
+    ms += stepMs;
+    expectedMs += engine.copyMs(copiedTokens) + admitted * engine.requestMs;
+    for (const { start, tokens } of chunks) expectedMs += engine.prefillMs(start, tokens, rows > 0);
+    if (rows > 0) expectedMs += engine.decodeMs(rows, contextTokens);
+  }
+  return expectedMs > 0 ? ms / expectedMs : 1;
 }
 
 /** Steps with a prompt in them take longer outside the engine than the others; what is theirs is shared by the requests that were let in. */

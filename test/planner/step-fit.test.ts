@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { StepRecord } from '../../batcher/step-log.ts';
 import { NO_PATH } from '../../planner/service-curves.ts';
 import { SimulatedEngine } from '../../planner/simulated-engine.ts';
-import { fitSteps } from '../../planner/step-fit.ts';
+import { fitSteps, paceOf } from '../../planner/step-fit.ts';
 import { CURVES } from './curves.ts';
 
 const ENGINE = new SimulatedEngine({ ...CURVES, path: NO_PATH }, 32);
@@ -65,4 +65,25 @@ describe('of a log of steps', () => {
       ).steps,
     ).toEqual([]);
   });
+});
+
+test('a host that is slower than it was measured has the same pace whatever it does', () => {
+  const { copyMs: copyMsPerToken, requestMs, alone, beside } = COSTS;
+  const path = {
+    ...NO_PATH,
+    requestMs,
+    prefillShare: { alone, beside },
+    steps: [1, 4, 16].map(rows => ({ rows, extraMs: extraMs(rows) })),
+  };
+  const engine = new SimulatedEngine({ ...CURVES, copyMsPerToken, path }, 32);
+  const log = [
+    ...many(5, () => ({ rows: 4 })),
+    ...many(5, index => ({ rows: 16, copiedTokens: 16 * index })),
+    ...many(5, () => ({ rows: 4, admitted: 1, chunk: { start: 16, tokens: 40 } })),
+    ...many(5, () => ({ admitted: 1, chunk: { start: 0, tokens: 100 } })),
+  ];
+  expect(paceOf(log, engine)).toBeCloseTo(1, 6);
+  const slower = log.map(step => ({ ...step, stepMs: 1.3 * step.stepMs }));
+  expect(paceOf(slower, engine)).toBeCloseTo(1.3, 6);
+  expect(paceOf([], engine)).toBe(1);
 });
