@@ -9,11 +9,11 @@ import type { StepRecord } from '../batcher/step-log.ts';
 import { simulateFleet } from '../planner/fleet.ts';
 import { type GoodputFigures, GoodputTally, type Objectives } from '../planner/goodput.ts';
 import { findKnee, mostPerBatcher } from '../planner/knee.ts';
-import { curvesAtPace, type ServiceCurves } from '../planner/service-curves.ts';
+import { curvesAtPaces, type Paces, type ServiceCurves } from '../planner/service-curves.ts';
 import type { SimulatedSettings } from '../planner/simulated-batcher.ts';
 import { SimulatedEngine } from '../planner/simulated-engine.ts';
 import type { Scenario } from '../planner/simulation.ts';
-import { paceOf } from '../planner/step-fit.ts';
+import { pacesOf } from '../planner/step-fit.ts';
 import { TrialRunner } from '../planner/trial-runner.ts';
 import { estimatePromptTokens } from '../shared/token-estimate.ts';
 import { type BenchRun, bench } from './bench.ts';
@@ -80,8 +80,8 @@ interface Round {
   percent: number;
   rate: number;
   predicted: Side;
-  /** Of the steps of the replay: times as long as by the curves. */
-  pace: number;
+  /** Of the host in the replay. */
+  paces: Paces;
   predictedAtPace: Side;
   real: Side;
   faults: string[];
@@ -115,9 +115,9 @@ async function oneRate(
   const { real, steps, faults } = await inTemporaryFolder(folder =>
     realSide(run, { model, requests: load.requests, stepLogPath: join(folder, 'steps') }),
   );
-  const pace = paceOf(steps, new SimulatedEngine(curves, settings['max-running']));
+  const paces = pacesOf(steps, new SimulatedEngine(curves, settings['max-running']));
   const predictAt = (paced: ServiceCurves) => predict(load.requests, { settings, curves: paced, simulated });
-  return { percent, rate, predicted: predictAt(curves), pace, predictedAtPace: predictAt(curvesAtPace(curves, pace)), real, faults };
+  return { percent, rate, predicted: predictAt(curves), paces, predictedAtPace: predictAt(curvesAtPaces(curves, paces)), real, faults };
 }
 
 async function realSide(
@@ -194,13 +194,17 @@ function findings(settings: PlanRun['settings'], { model, curves, knee, rounds }
     figures: { knee, curves, rounds: rounds.map(({ faults, ...round }) => ({ ...round, faultCount: faults.length })) },
     bars: rounds.flatMap(roundBars),
     notes: [
-      `service curves of ${curves.measuredAt}; a pace is how many times as long steps took in the replay, all together, as by the curves`,
+      `service curves of ${curves.measuredAt}`,
+      ...rounds.map(
+        ({ percent, paces: { alone, beside, streams } }) =>
+          `at ${percent} percent prefill took ${alone.toFixed(2)} times as long as by the curves, beside streams ${beside.toFixed(2)}, all else ${streams.toFixed(2)}`,
+      ),
       ...[...new Set(rounds.flatMap(round => round.faults))].slice(0, 5).map(fault => `broken: ${fault.slice(0, 200)}`),
     ],
   };
 }
 
-function roundTable({ percent, rate, predicted, pace, predictedAtPace, real }: Round): Table {
+function roundTable({ percent, rate, predicted, predictedAtPace, real }: Round): Table {
   const valueRow = (name: string, digits: number, of: (side: Side) => number | undefined) => {
     const was = of(real);
     const shown = (value: number | undefined) => value?.toFixed(digits) ?? '-';
@@ -214,7 +218,7 @@ function roundTable({ percent, rate, predicted, pace, predictedAtPace, real }: R
     valueRow(name, digits, side => of(side.figures));
   return {
     title: `${percent} percent of the knee: ${rate.toFixed(2)} requests/s, ${real.figures.requestCount} requests`,
-    columns: ['', 'real', `predicted at its pace (${pace.toFixed(2)})`, 'ratio', 'as measured', 'ratio'],
+    columns: ['', 'real', 'predicted at its pace', 'ratio', 'as measured', 'ratio'],
     rows: [
       row('goodput, requests a second', 3, figures => figures.goodputRequestsPerSecond),
       row('time to first token, ms: p50', 0, figures => figures.ttftMs?.p50),

@@ -70,19 +70,31 @@ export const NO_PATH: PathCosts = {
   steps: [],
 };
 
-/** Of the same host while everything on it takes so many times as long. */
-export function curvesAtPace(curves: ServiceCurves, pace: number): ServiceCurves {
-  const { prefillPast, path } = curves;
+/** How many times as long as by its curves a host takes just now. */
+export interface Paces {
+  /** For prefill chunks in steps by themselves, and in those with streams. */
+  alone: number;
+  beside: number;
+  /** For all else: decode runs, and what is around the engine. */
+  streams: number;
+}
+
+/** Of the same host at these paces. */
+export function curvesAtPaces(curves: ServiceCurves, { alone, beside, streams }: Paces): ServiceCurves {
+  const { path } = curves;
   return {
     ...curves,
-    decode: curves.decode.map(({ rows, ms, msPerContextToken }) => ({ rows, ms: pace * ms, msPerContextToken: pace * msPerContextToken })),
-    prefill: curves.prefill.map(({ tokens, ms }) => ({ tokens, ms: pace * ms })),
-    prefillPast: { msPerPastToken: pace * prefillPast.msPerPastToken, msPerPair: pace * prefillPast.msPerPair },
-    copyMsPerToken: pace * curves.copyMsPerToken,
+    decode: curves.decode.map(({ rows, ms, msPerContextToken }) => ({
+      rows,
+      ms: streams * ms,
+      msPerContextToken: streams * msPerContextToken,
+    })),
+    copyMsPerToken: streams * curves.copyMsPerToken,
     path: {
-      ...{ arrivalMs: pace * path.arrivalMs, deliveryMs: pace * path.deliveryMs, fetchMs: pace * path.fetchMs },
-      ...{ requestMs: pace * path.requestMs, prefillShare: path.prefillShare },
-      steps: path.steps.map(({ rows, extraMs }) => ({ rows, extraMs: pace * extraMs })),
+      ...{ arrivalMs: streams * path.arrivalMs, deliveryMs: streams * path.deliveryMs, fetchMs: streams * path.fetchMs },
+      requestMs: streams * path.requestMs,
+      prefillShare: { alone: alone * path.prefillShare.alone, beside: beside * path.prefillShare.beside },
+      steps: path.steps.map(({ rows, extraMs }) => ({ rows, extraMs: streams * extraMs })),
     },
   };
 }

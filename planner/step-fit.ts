@@ -3,7 +3,7 @@
  * nothing is fitted to how long requests took, only to the steps themselves.
  */
 import type { StepRecord } from '../batcher/step-log.ts';
-import type { PathCosts } from './service-curves.ts';
+import type { Paces, PathCosts } from './service-curves.ts';
 import type { SimulatedEngine } from './simulated-engine.ts';
 
 export type StepCosts = Pick<PathCosts, 'steps' | 'prefillShare' | 'requestMs'> & { copyMsPerToken: number };
@@ -50,16 +50,34 @@ export function fitSteps(records: readonly StepRecord[], engine: SimulatedEngine
   return { steps, prefillShare, copyMsPerToken, requestMs: requestMs(records, copyMs) };
 }
 
-/** How many times as long these steps took, all together, as on a host that always is as fast as when the curves of `engine` were measured. */
-export function paceOf(records: readonly StepRecord[], engine: SimulatedEngine): number {
-  let [ms, expectedMs] = [0, 0];
+/** Of a host in these steps, `engine` having the times of its curves, path and all. Where there is nothing of a kind, it is as fast as for the rest. */
+export function pacesOf(records: readonly StepRecord[], engine: SimulatedEngine): Paces {
+  const [alone, beside, streams] = [new Pace(), new Pace(), new Pace()];
   for (const { stepMs, chunks, rows, contextTokens, copiedTokens, admitted } of records) {
-    ms += stepMs;
-    expectedMs += engine.copyMs(copiedTokens) + admitted * engine.requestMs;
-    for (const { start, tokens } of chunks) expectedMs += engine.prefillMs(start, tokens, rows > 0);
-    if (rows > 0) expectedMs += engine.decodeMs(rows, contextTokens);
+    let restMs = stepMs;
+    for (const { start, tokens, ms } of chunks) {
+      restMs -= ms;
+      (rows > 0 ? beside : alone).add(ms, engine.prefillMs(start, tokens, rows > 0));
+    }
+    const decodeMs = rows > 0 ? engine.decodeMs(rows, contextTokens) : 0;
+    streams.add(restMs, engine.copyMs(copiedTokens) + admitted * engine.requestMs + decodeMs);
   }
-  return expectedMs > 0 ? ms / expectedMs : 1;
+  const besideStreams = beside.ratio ?? streams.ratio ?? 1;
+  return { alone: alone.ratio ?? besideStreams, beside: besideStreams, streams: streams.ratio ?? besideStreams };
+}
+
+class Pace {
+  #ms = 0;
+  #expectedMs = 0;
+
+  add(ms: number, expectedMs: number): void {
+    this.#ms += ms;
+    this.#expectedMs += expectedMs;
+  }
+
+  get ratio(): number | undefined {
+    return this.#expectedMs > 0 ? this.#ms / this.#expectedMs : undefined;
+  }
 }
 
 /** Steps with a prompt in them take longer outside the engine than the others; what is theirs is shared by the requests that were let in. */

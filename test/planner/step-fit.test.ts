@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { StepRecord } from '../../batcher/step-log.ts';
-import { NO_PATH } from '../../planner/service-curves.ts';
+import { curvesAtPaces, NO_PATH } from '../../planner/service-curves.ts';
 import { SimulatedEngine } from '../../planner/simulated-engine.ts';
-import { fitSteps, paceOf } from '../../planner/step-fit.ts';
+import { fitSteps, pacesOf } from '../../planner/step-fit.ts';
 import { CURVES } from './curves.ts';
 
 const ENGINE = new SimulatedEngine({ ...CURVES, path: NO_PATH }, 32);
@@ -67,7 +67,7 @@ describe('of a log of steps', () => {
   });
 });
 
-test('a host that is slower than it was measured has the same pace whatever it does', () => {
+test('how much slower than measured a host is, is told by kind', () => {
   const { copyMs: copyMsPerToken, requestMs, alone, beside } = COSTS;
   const path = {
     ...NO_PATH,
@@ -75,15 +75,28 @@ test('a host that is slower than it was measured has the same pace whatever it d
     prefillShare: { alone, beside },
     steps: [1, 4, 16].map(rows => ({ rows, extraMs: extraMs(rows) })),
   };
-  const engine = new SimulatedEngine({ ...CURVES, copyMsPerToken, path }, 32);
+  const curves = { ...CURVES, copyMsPerToken, path };
+  const engine = new SimulatedEngine(curves, 32);
   const log = [
     ...many(5, () => ({ rows: 4 })),
     ...many(5, index => ({ rows: 16, copiedTokens: 16 * index })),
     ...many(5, () => ({ rows: 4, admitted: 1, chunk: { start: 16, tokens: 40 } })),
     ...many(5, () => ({ admitted: 1, chunk: { start: 0, tokens: 100 } })),
   ];
-  expect(paceOf(log, engine)).toBeCloseTo(1, 6);
-  const slower = log.map(step => ({ ...step, stepMs: 1.3 * step.stepMs }));
-  expect(paceOf(slower, engine)).toBeCloseTo(1.3, 6);
-  expect(paceOf([], engine)).toBe(1);
+  const same = pacesOf(log, engine);
+  for (const pace of Object.values(same)) expect(pace).toBeCloseTo(1, 6);
+  expect(pacesOf([], engine)).toEqual({ alone: 1, beside: 1, streams: 1 });
+
+  const chunkPace = (rows: number) => (rows > 0 ? 1.5 : 1.2);
+  const slower = log.map(step => {
+    const chunks = step.chunks.map(chunk => ({ ...chunk, ms: chunkPace(step.rows) * chunk.ms }));
+    const [before, after] = [step.chunks, chunks].map(list => list.reduce((sum, { ms }) => sum + ms, 0));
+    return { ...step, chunks, stepMs: 0.8 * (step.stepMs - before!) + after! };
+  });
+  const paces = pacesOf(slower, engine);
+  expect(paces.alone).toBeCloseTo(1.2, 6);
+  expect(paces.beside).toBeCloseTo(1.5, 6);
+  expect(paces.streams).toBeCloseTo(0.8, 6);
+  const again = pacesOf(slower, new SimulatedEngine(curvesAtPaces(curves, paces), 32));
+  for (const pace of Object.values(again)) expect(pace).toBeCloseTo(1, 6);
 });
