@@ -15,7 +15,7 @@ export interface Plot {
 }
 
 const SIZE = { width: 720, height: 320 };
-const MARGIN = { left: 64, right: 132, top: 36, bottom: 44 };
+const MARGIN = { left: 64, right: 132, top: 52, bottom: 44 };
 const COLOURS = ['#2f7ed8', '#d9822b', '#3a9d5d', '#9b51b5', '#b5484b', '#5f6b7a'];
 const TICKS = 5;
 const LABEL_HEIGHT = 13;
@@ -23,24 +23,24 @@ const LABEL_HEIGHT = 13;
 export function plotSvg({ title, x, y, series }: Plot): string {
   const points = series.flatMap(({ points }) => points);
   if (points.length === 0) throw new Error('plot of no points');
-  const most = { x: Math.max(...points.map(point => point[0])), y: niceAbove(Math.max(...points.map(point => point[1]))) };
+  const ticks = { x: ticksTo(Math.max(...points.map(point => point[0]))), y: ticksTo(Math.max(...points.map(point => point[1]))) };
+  const most = { x: Math.max(...points.map(point => point[0])), y: ticks.y.at(-1)! };
   const inner = { width: SIZE.width - MARGIN.left - MARGIN.right, height: SIZE.height - MARGIN.top - MARGIN.bottom };
   const left = (value: number) => MARGIN.left + (inner.width * value) / (most.x || 1);
   const top = (value: number) => MARGIN.top + inner.height * (1 - value / (most.y || 1));
-  const ticks = Array.from({ length: TICKS + 1 }, (_, index) => index / TICKS);
   const labels = spaced(series.map(({ points }) => top(points.at(-1)![1])));
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${SIZE.width} ${SIZE.height}" font-family="sans-serif" font-size="12">`,
     `<title>${escaped(title)}</title>`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
     text(MARGIN.left, 20, title, 'start', 'font-size="14"'),
-    ...ticks.flatMap(share => [
-      `<line x1="${MARGIN.left}" x2="${MARGIN.left + inner.width}" y1="${top(share * most.y)}" y2="${top(share * most.y)}" stroke="#dddddd"/>`,
-      text(MARGIN.left - 8, top(share * most.y) + 4, number(share * most.y), 'end'),
-      text(left(share * most.x), MARGIN.top + inner.height + 18, number(share * most.x), 'middle'),
+    ...ticks.y.flatMap(value => [
+      `<line x1="${MARGIN.left}" x2="${MARGIN.left + inner.width}" y1="${top(value).toFixed(1)}" y2="${top(value).toFixed(1)}" stroke="#dddddd"/>`,
+      text(MARGIN.left - 8, top(value) + 4, number(value), 'end'),
     ]),
+    ...ticks.x.filter(value => value <= most.x).map(value => text(left(value), MARGIN.top + inner.height + 18, number(value), 'middle')),
     text(MARGIN.left + inner.width / 2, SIZE.height - 8, x, 'middle'),
-    text(MARGIN.left - 8, MARGIN.top - 8, y, 'end'),
+    text(4, MARGIN.top - 14, y, 'start'),
     ...series.flatMap(({ name, points }, index) => {
       const colour = COLOURS[index % COLOURS.length]!;
       const path = points.map(([px, py]) => `${left(px).toFixed(1)},${top(py).toFixed(1)}`).join(' ');
@@ -71,6 +71,12 @@ function text(x: number, y: number, content: string, anchor: 'start' | 'middle' 
 
 function escaped(content: string): string {
   return content.replace(/[&<>]/g, character => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;' })[character]!);
+}
+
+/** From 0 on, about TICKS of them, the last not below `most`. */
+function ticksTo(most: number): number[] {
+  const step = niceAbove(most / TICKS);
+  return Array.from({ length: Math.ceil(most / step) + 1 }, (_, index) => index * step);
 }
 
 /** The least of 1, 2, 2.5 and 5 times a power of ten that is not below it. */
