@@ -6,17 +6,16 @@ import { join } from 'node:path';
 import { compileC, whyNoKernels } from '../batcher/engine/kernels/kernel-library.ts';
 import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
 import { openGguf } from '../batcher/model/gguf-file.ts';
-import { defaultKvType } from '../batcher/model/prepare.ts';
+import { DATA_FILE, defaultKvType } from '../batcher/model/prepare.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import type { EngineTask, EngineWork } from './engine-rate.ts';
+import { type EngineWork, measureApart } from './engine-rate.ts';
 import { type BenchModel, benchModel, engineOptions } from './model.ts';
 import type { Findings } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';
 
 const EMBEDDING = 'token_embd.weight';
-const WEIGHTS_FILE = 'model.onnx.data';
 
 export const boundsBench = bench({
   settings: {
@@ -40,7 +39,6 @@ export const boundsBench = bench({
     return await inTemporaryFolder(async folder => {
       const machineProgram = join(folder, 'machine');
       await compileC(['-O3', '-o', machineProgram, new URL('./bounds/machine.c', import.meta.url).pathname, '-lpthread']);
-      const engineProgram = new URL('./engine-rate.ts', import.meta.url).pathname;
       const machines: Machine[] = [];
       const rates = works.map((): number[] => []);
       for (let repetition = 1; repetition <= settings.repetitions; repetition++) {
@@ -48,8 +46,7 @@ export const boundsBench = bench({
         machines.push(JSON.parse((await children.run(machineProgram, [String(threads)])).stdout) as Machine);
         for (const [index, each] of works.entries()) {
           const rowCount = each.kind === 'decode' ? each.batch : 1;
-          const task: EngineTask = { engine: engineOptions(model, { threads, rowCount }), work: each };
-          rates[index]!.push(Number((await children.run(process.execPath, [engineProgram, JSON.stringify(task)])).stdout));
+          rates[index]!.push(await measureApart({ engine: engineOptions(model, { threads, rowCount }), work: each }, children));
         }
       }
       return findings(model, { work, machines, measured: works.map((each, index) => ({ work: each, rates: rates[index]! })) });
@@ -79,7 +76,7 @@ async function workOf({ ggufPath, manifest }: BenchModel): Promise<ModelWork> {
     if (dimensionCount > 1 && name !== EMBEDDING && name !== 'output.weight') tokenProducts += rows * columns;
   const head = file.tensors.get('output.weight') ?? file.tensors.get(EMBEDDING)!;
   return {
-    weightBytes: manifest.files.find(({ name }) => name === WEIGHTS_FILE)!.byteLength,
+    weightBytes: manifest.files.find(({ name }) => name === DATA_FILE)!.byteLength,
     kvBytesPerToken: kvBytesPerToken(manifest.shape, defaultKvType(manifest)),
     tokenProducts,
     logitProducts: head.rows * head.columns,

@@ -9,6 +9,7 @@
  */
 import type { Engine } from '../batcher/engine/engine.ts';
 import { OrtEngine, type OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
+import type { BenchRun } from './bench.ts';
 import { stepRate } from './step-rate.ts';
 import { tokenSource } from './token-source.ts';
 
@@ -31,6 +32,11 @@ export async function measureEngine({ engine: options, work }: EngineTask): Prom
   } finally {
     engine.close();
   }
+}
+
+/** In a process of its own. */
+export async function measureApart(task: EngineTask, children: BenchRun['children']): Promise<number> {
+  return Number((await children.run(process.execPath, [import.meta.filename, JSON.stringify(task)])).stdout);
 }
 
 async function decodeRate(

@@ -8,7 +8,7 @@ import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { leastRatio } from './engine-bars.ts';
 import { ENGINE_PEERS, type EnginePeer, namedEnginePeers } from './engine-peer.ts';
-import type { EngineTask, EngineWork } from './engine-rate.ts';
+import { type EngineWork, measureApart } from './engine-rate.ts';
 import { benchModel, engineOptions } from './model.ts';
 import { plotSvg } from './plot.ts';
 import type { Bar, Table } from './report.ts';
@@ -37,11 +37,9 @@ export const engineBench = bench({
         notes.push(`${name} does not run here: ${reasonOf(thrown)}`);
       }
     }
-    const program = new URL('./engine-rate.ts', import.meta.url).pathname;
     const ours = async (work: EngineWork) => {
       const rowCount = work.kind === 'decode' ? work.batch : 1;
-      const task: EngineTask = { engine: engineOptions(model, { threads: settings.threads, rowCount }), work };
-      return Number((await children.run(process.execPath, [program, JSON.stringify(task)])).stdout);
+      return await measureApart({ engine: engineOptions(model, { threads: settings.threads, rowCount }), work }, children);
     };
 
     const rows = worksOf(settings).map((work): Row => ({ work, ours: [], theirs: new Map() }));

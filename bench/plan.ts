@@ -25,7 +25,7 @@ import { replay, warmUp } from './replay-run.ts';
 import type { Bar, Findings, Table } from './report.ts';
 import { scaledTrace } from './scaled-trace.ts';
 import { durationText, type SettingSpecs } from './settings.ts';
-import { type Stack, startStack } from './stack.ts';
+import { startStack } from './stack.ts';
 import { StepLogReader } from './step-log-reader.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';
 
@@ -135,23 +135,13 @@ async function realSide(
   const stepLog = new StepLogReader(stepLogPath);
   await warmUp(stack);
   await stepLog.take();
-  const before = await stepsOf(stack);
   const record = await replay(stack, requests, { clientsBound: 0, drainMs: settings.drain, progress });
   const tally = new GoodputTally(objectivesOf(settings));
   for (const request of record.requests) tally.add(request);
   tally.gaps.merge(record.gaps.data());
-  const after = await stepsOf(stack);
-  const real: Side = {
-    figures: tally.figures(settings.duration),
-    stepCount: after.stepCount - before.stepCount,
-    stepTokens: after.stepTokens - before.stepTokens,
-  };
-  return { real, steps: await stepLog.take(), faults: record.faults };
-}
-
-async function stepsOf(stack: Stack): Promise<Pick<Side, 'stepCount' | 'stepTokens'>> {
-  const page = await stack.metrics();
-  return { stepCount: page.total('sluice_iteration_tokens_total_count'), stepTokens: page.total('sluice_iteration_tokens_total_sum') };
+  const steps = await stepLog.take();
+  const stepTokens = steps.reduce((sum, { rows, chunks }) => chunks.reduce((tokens, chunk) => tokens + chunk.tokens, sum + rows), 0);
+  return { real: { figures: tally.figures(settings.duration), stepCount: steps.length, stepTokens }, steps, faults: record.faults };
 }
 
 /** The very same requests at the same times, prompts by their real tokens, so that only the model can differ. */

@@ -34,36 +34,33 @@ export function fitSteps(records: readonly StepRecord[], engine: SimulatedEngine
     .sort(([a], [b]) => a - b)
     .map(([rows, own]) => ({ rows, extraMs: trimmedMean(own) }));
 
-  const shareOf = (isBeside: boolean) => {
-    let [ms, aloneMs] = [0, 0];
-    for (const { rows, chunks } of records) {
-      if (rows > 0 !== isBeside) continue;
-      for (const chunk of chunks) {
-        ms += chunk.ms;
-        aloneMs += engine.prefillMs(chunk.start, chunk.tokens);
-      }
-    }
-    return aloneMs > 0 ? ms / aloneMs : undefined;
-  };
-  const beside = shareOf(true) ?? 1;
-  const prefillShare = { alone: shareOf(false) ?? beside, beside };
+  const prefill = prefillPaces(records, engine);
+  const beside = prefill.beside ?? 1;
+  const prefillShare = { alone: prefill.alone ?? beside, beside };
   return { steps, prefillShare, copyMsPerToken, requestMs: requestMs(records, copyMs) };
 }
 
 /** Of a host in these steps, `engine` having the times of its curves, path and all. Where there is nothing of a kind, it is as fast as for the rest. */
 export function pacesOf(records: readonly StepRecord[], engine: SimulatedEngine): Paces {
-  const [alone, beside, streams] = [new Pace(), new Pace(), new Pace()];
+  const prefill = prefillPaces(records, engine);
+  const streams = new Pace();
   for (const { stepMs, chunks, rows, contextTokens, copiedTokens, admitted } of records) {
-    let restMs = stepMs;
-    for (const { start, tokens, ms } of chunks) {
-      restMs -= ms;
-      (rows > 0 ? beside : alone).add(ms, engine.prefillMs(start, tokens, rows > 0));
-    }
+    const restMs = chunks.reduce((left, { ms }) => left - ms, stepMs);
     const decodeMs = rows > 0 ? engine.decodeMs(rows, contextTokens) : 0;
     streams.add(restMs, engine.copyMs(copiedTokens) + admitted * engine.requestMs + decodeMs);
   }
-  const besideStreams = beside.ratio ?? streams.ratio ?? 1;
-  return { alone: alone.ratio ?? besideStreams, beside: besideStreams, streams: streams.ratio ?? besideStreams };
+  const beside = prefill.beside ?? streams.ratio ?? 1;
+  return { alone: prefill.alone ?? beside, beside, streams: streams.ratio ?? beside };
+}
+
+/** Of chunks in steps by themselves, and in those with streams; undefined where there are none. */
+function prefillPaces(records: readonly StepRecord[], engine: SimulatedEngine): { alone: number | undefined; beside: number | undefined } {
+  const [alone, beside] = [new Pace(), new Pace()];
+  for (const { rows, chunks } of records) {
+    const isBeside = rows > 0;
+    for (const { start, tokens, ms } of chunks) (isBeside ? beside : alone).add(ms, engine.prefillMs(start, tokens, isBeside));
+  }
+  return { alone: alone.ratio, beside: beside.ratio };
 }
 
 class Pace {

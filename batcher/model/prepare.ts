@@ -46,7 +46,8 @@ export interface PreparedModel {
 }
 
 const GRAPH_FILES: Record<KvType, string> = { f32: 'model.onnx', f16: 'model.kv16.onnx' };
-const DATA_FILE = 'model.onnx.data';
+/** The weights of all graphs of a prepared model. */
+export const DATA_FILE = 'model.onnx.data';
 const KERNEL_FILE = 'kernels.so';
 
 /** Throws a ModelError of one line for everything that is wrong with the file or the cache. */

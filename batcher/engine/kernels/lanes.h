@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "vector.h"
+
 #ifdef WIDE
 
 #define TARGET __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
@@ -24,7 +26,6 @@ LANEWISE Floats load_halves(const uint8_t *at) { return _mm512_cvtph_ps(_mm256_l
 LANEWISE Ints load_ints(const void *at) { return _mm512_loadu_si512(at); }
 LANEWISE void store_floats(float *at, Floats x) { _mm512_storeu_ps(at, x); }
 LANEWISE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
-LANEWISE Floats subtract(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 LANEWISE Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 LANEWISE Floats divide(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 LANEWISE Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
@@ -44,8 +45,8 @@ LANEWISE Ints high_halves(Ints bytes) { return _mm512_and_si512(_mm512_srli_epi1
 
 #else
 
-#define TARGET __attribute__((target("avx2,fma,f16c")))
-#define LANEWISE static inline __attribute__((always_inline)) TARGET
+#define TARGET AVX2
+#define LANEWISE INLINE
 
 enum { LANES = 8 };
 typedef __m256 Floats;
@@ -58,7 +59,6 @@ LANEWISE Floats load_halves(const uint8_t *at) { return _mm256_cvtph_ps(_mm_load
 LANEWISE Ints load_ints(const void *at) { return _mm256_loadu_si256(at); }
 LANEWISE void store_floats(float *at, Floats x) { _mm256_storeu_ps(at, x); }
 LANEWISE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
-LANEWISE Floats subtract(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
 LANEWISE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
 LANEWISE Floats divide(Floats a, Floats b) { return _mm256_div_ps(a, b); }
 LANEWISE Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
