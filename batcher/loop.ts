@@ -4,7 +4,7 @@
  */
 import type { Choice } from './choice.ts';
 import { sizeChunks } from './chunk-policy.ts';
-import type { Engine } from './engine/engine.ts';
+import type { BlockCopy, Engine } from './engine/engine.ts';
 import type { Generation } from './generation.ts';
 import type { Found } from './generations.ts';
 import type { Publisher } from './publisher.ts';
@@ -57,6 +57,8 @@ interface Untold {
 export class Loop {
   readonly #parts: LoopParts;
   #untold: Untold[] = [];
+  /** Blocks that the step under way is still to copy into the store. */
+  #unsaved: readonly BlockCopy[] = [];
   /** Of the tokens that were sampled since: ms since the one before; undefined for a choice's first. */
   #waits: (number | undefined)[] = [];
   readonly #wakeUp = new WakeUp();
@@ -114,7 +116,7 @@ export class Loop {
 
   async #runPlan(plan: StepPlan): Promise<StepOutcome[]> {
     const { engine } = this.#parts;
-    prepareMemory(engine, plan);
+    this.#unsaved = prepareMemory(engine, plan);
     const outcomes: StepOutcome[] = [];
     for (const chunk of plan.chunks) {
       const before = this.#engineMs;
@@ -122,6 +124,9 @@ export class Loop {
       this.#chunkMs.push(this.#engineMs - before);
     }
     if (plan.decode.length > 0) await this.#runDecode(plan.decode, outcomes);
+    // The first token of a prompt does not wait for the next step to begin.
+    else this.#tell();
+    this.#save();
     return outcomes;
   }
 
@@ -129,6 +134,7 @@ export class Loop {
     const startedAt = performance.now();
     try {
       const running = this.#parts.engine.prefill(chunk);
+      this.#save();
       this.#tell();
       if (chunk.sample)
         for (const sequenceId of chunk.choiceIds) this.#prepare(sequenceId, chunk.purpose === 'verify' ? chunk.tokenIds.slice(1) : []);
@@ -177,6 +183,7 @@ export class Loop {
         positions: entries.map(entry => entry.position),
         minRows: isReproducible ? this.#parts.reproducibleRows : 1,
       });
+      this.#save();
       this.#tell();
       for (const { sequenceId, sample } of entries) if (sample) this.#prepare(sequenceId, []);
       const logits = await running;
@@ -277,6 +284,11 @@ export class Loop {
       // Nothing was sampled for it in this step, so there is nothing else that would tell of its end.
       if (!this.#untold.some(({ choice }) => choice === found.choice)) this.#untold.push({ ...found, tokens: [] });
     }
+  }
+
+  #save(): void {
+    for (const copy of this.#unsaved) this.#parts.engine.saveBlocks(copy);
+    this.#unsaved = [];
   }
 
   /** Makes text and events of what was sampled in the last step, and sends them. */

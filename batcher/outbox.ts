@@ -1,8 +1,7 @@
 /**
- * Outbox: where events leave the batcher. Two pipelines a step: each job's own record, fenced against earlier attempts, and then one entry
- * a broker shard. Events of a job leave in order; a broken connection delays them and loses none.
+ * Outbox: where events leave the batcher. A step's go by one script: into each job's own record, fenced against earlier attempts, and as one
+ * entry to each broker shard; in a cluster, whose servers know nothing of one another, first the records and then the shards. Events of a job leave in order; a broken connection delays them and loses none.
  */
-import type { ChainableCommander } from 'ioredis';
 import {
   cancelKey,
   fenceKey,
@@ -69,31 +68,38 @@ export class Outbox {
   async send(dispatches: readonly Dispatch[]): Promise<Standing[]> {
     if (dispatches.length === 0) return [];
     const encoded = dispatches.map(dispatch => ({ ...dispatch, encoded: dispatch.events.map(encodeEvent) }));
-    const standings = await this.#record(encoded);
-    const heard = encoded.flatMap((dispatch, index) => {
-      const standing = standings[index];
-      if (standing === 'fenced' || standing === 'behind') return [];
-      return [standing === 'broken' ? withoutRecord(dispatch) : dispatch];
-    });
-    await this.#tell(Map.groupBy(heard, ({ recipient }) => recipient.shard));
+    const { isCluster } = this.#redis;
+    const standings = isCluster
+      ? (await Promise.all(encoded.map(dispatch => this.#record([dispatch], [])))).flat()
+      : await this.#record(encoded, [...new Set(encoded.map(({ recipient }) => recipient.shard))]);
+    await this.#tell(
+      encoded.flatMap((dispatch, index) => {
+        const standing = standings[index]!;
+        if (standing === 'broken') return [withoutRecord(dispatch)];
+        return isCluster && isRecorded(standing) ? [dispatch] : [];
+      }),
+    );
     return standings;
   }
 
-  async #record(dispatches: readonly EncodedDispatch[]): Promise<Standing[]> {
-    const pipeline = this.#redis.pipeline();
+  /** Records, and tells of it those shards. A script's keys must be on one server: of a cluster, one job's are, and no shard's beside it. */
+  #record(dispatches: readonly EncodedDispatch[], shards: readonly string[]): Promise<Standing[]> {
+    const keys: string[] = [];
+    const jobs: (string | number)[] = [];
+    const isBrief = new Map(shards.map(shard => [shard, !fitsEntry(dispatches.filter(({ recipient }) => recipient.shard === shard))]));
     for (const { recipient, events, encoded } of dispatches) {
+      const { jobId, attempt, shard } = recipient;
       const isEnd = events.some(isTerminal);
       const lifetimeMs = isEnd ? (recipient.lifetimeMs ?? GENERATION_LIFETIME_MS) : GENERATION_ACTIVE_LIFETIME_MS;
       const isRefreshed = isEnd || (events.length > 0 && this.#isRefreshDue(recipient));
-      const entries = events.flatMap((event, index) => [event.seq, encoded[index]!]);
-      pipeline.appendEvents(...keysOf(recipient.jobId), recipient.attempt, lifetimeMs, isRefreshed ? 1 : 0, ...entries);
+      const isTold = events.map(event => (isBrief.get(shard) && isBulky(event) ? '0' : '1')).join('');
+      keys.push(...keysOf(jobId));
+      jobs.push(attempt, lifetimeMs, isRefreshed ? 1 : 0, shards.indexOf(shard) + 1, isTold, events[0]?.seq ?? 0, ...encoded);
     }
-    const records = await answers(pipeline, error => {
-      // One job's trouble must not hold up all others, which are sent together with it.
-      if (error.message.includes(OTHER_TYPE)) return 'broken';
-      throw error;
-    });
-    return records as Standing[];
+    keys.push(...shards.map(outKey));
+    return this.#redis.recordEvents(keys.length, ...keys, dispatches.length, OUT_LIFETIME_MS, OUT_STREAM_LENGTH, ...jobs) as Promise<
+      Standing[]
+    >;
   }
 
   /** It takes Redis two commands more, so it is not done with every event. */
@@ -104,26 +110,31 @@ export class Outbox {
     return isDue;
   }
 
-  async #tell(byShard: ReadonlyMap<string, readonly EncodedDispatch[]>): Promise<void> {
+  /** Where recording could not. */
+  async #tell(dispatches: readonly EncodedDispatch[]): Promise<void> {
+    if (dispatches.length === 0) return;
     const pipeline = this.#redis.pipeline();
-    for (const [shard, dispatches] of byShard) {
-      if (dispatches.every(({ events }) => events.length === 0)) continue;
-      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', outEntry(dispatches));
+    for (const [shard, ofShard] of Map.groupBy(dispatches, ({ recipient }) => recipient.shard)) {
+      const isBrief = !fitsEntry(ofShard);
+      const told = ofShard.flatMap(({ events, encoded }) => encoded.filter((_, index) => !isBrief || !isBulky(events[index]!)));
+      if (told.length === 0) continue;
+      pipeline.xadd(outKey(shard), 'MAXLEN', '~', OUT_STREAM_LENGTH, '*', 'e', joinedEvents(told));
       pipeline.pexpire(outKey(shard), OUT_LIFETIME_MS);
     }
-    if (pipeline.length > 0) await answers(pipeline);
+    for (const [error] of (await pipeline.exec()) ?? [[new Error('the pipeline was cut short')]]) if (error) throw error;
   }
 }
 
-/** The stream keeps thousands of entries; a broker that misses an event reads it from the record. */
-function outEntry(dispatches: readonly EncodedDispatch[]): string {
-  const entry = joinedEvents(dispatches.flatMap(({ encoded }) => encoded));
-  if (entry.length <= OUT_ENTRY_BYTES) return entry;
-  return joinedEvents(dispatches.flatMap(({ events, encoded }) => encoded.filter((_, index) => !isBulky(events[index]!))));
+function isRecorded(standing: Standing): boolean {
+  return standing === 'ok' || standing === 'cancelled';
 }
 
-/** How Redis says that a key holds another type than the command is for. */
-const OTHER_TYPE = 'WRONGTYPE';
+/** Bulky events go into an entry only where it stays small: the stream keeps thousands, and a broker that misses an event reads it from the record. */
+function fitsEntry(dispatches: readonly EncodedDispatch[]): boolean {
+  let length = 0;
+  for (const { encoded } of dispatches) for (const event of encoded) length += event.length + 1;
+  return length < OUT_ENTRY_BYTES;
+}
 
 /** The end of a job whose record cannot be written, for those who listen. */
 function withoutRecord({ recipient, events }: Dispatch): EncodedDispatch {
@@ -131,18 +142,6 @@ function withoutRecord({ recipient, events }: Dispatch): EncodedDispatch {
   const seq = events[0]?.seq ?? 0;
   const end: TokenEvent = { type: 'error', id, attempt, seq, code: 'generation_failed', message: 'The answer could not be recorded.' };
   return { recipient, events: [end], encoded: [encodeEvent(end)] };
-}
-
-/** Throws the first failure, unless `onError` has an answer in its place. */
-async function answers(pipeline: ChainableCommander, onError?: (error: Error) => unknown): Promise<unknown[]> {
-  const { length } = pipeline;
-  const results = (await pipeline.exec()) ?? [];
-  return Array.from({ length }, (_, index) => {
-    const [error, answer] = results[index] ?? [new Error('the pipeline was cut short')];
-    if (!error) return answer;
-    if (onError === undefined) throw error;
-    return onError(error);
-  });
 }
 
 function keysOf(jobId: string): [string, string, string] {

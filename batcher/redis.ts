@@ -8,7 +8,8 @@ import { type ClusterAddress, parseRedisUrl, type ServerAddress } from '../share
 
 declare module 'ioredis' {
   interface RedisCommander<Context extends ClientContext> {
-    appendEvents(...args: (string | number)[]): Result<string, Context>;
+    /** The number of keys goes first. */
+    recordEvents(...args: (string | number)[]): Result<string[], Context>;
     claimRecord(...args: (string | number)[]): Result<string[], Context>;
     publishPrefixes(...args: (string | number)[]): Result<string, Context>;
     retireQueue(...args: (string | number)[]): Result<number, Context>;
@@ -60,7 +61,7 @@ function openCluster(address: ClusterAddress): Cluster {
 
 export function connectRedis(url: string): RedisClient {
   const redis = openRedis(url);
-  redis.defineCommand('appendEvents', { numberOfKeys: 3, lua: script('append-events-3.lua') });
+  redis.defineCommand('recordEvents', { lua: script('record-events.lua') });
   redis.defineCommand('claimRecord', { numberOfKeys: 3, lua: script('claim-record-3.lua') });
   redis.defineCommand('publishPrefixes', { numberOfKeys: 1, lua: script('publish-prefixes-1.lua') });
   redis.defineCommand('retireQueue', { numberOfKeys: 5, lua: script('retire-queue-5.lua') });

@@ -133,7 +133,7 @@ class BatchingRun {
 
   async #step(plan: StepPlan): Promise<void> {
     const engine = this.#engine;
-    prepareMemory(engine, plan);
+    for (const copy of prepareMemory(engine, plan)) engine.saveBlocks(copy);
     const outcomes: StepOutcome[] = [];
     for (const chunk of plan.chunks) {
       const startedAt = performance.now();

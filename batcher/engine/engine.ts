@@ -51,7 +51,7 @@ export interface Engine {
   prefill(chunk: PrefillChunk): Promise<Float32Array>;
   /** The first `tokens` positions of row `from` also in row `to`. */
   copyRow(copy: { from: number; to: number; tokens: number }): void;
-  /** Row to block store. */
+  /** Row to block store. May be called while decode or prefill runs, for positions that it does not write. */
   saveBlocks(copy: BlockCopy): void;
   /** Block store to row. */
   loadBlocks(copy: BlockCopy): void;

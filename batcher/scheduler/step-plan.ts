@@ -1,7 +1,7 @@
 /**
  * StepPlan: what one step of the engine is to do, as plain data; made by the scheduler, run by the loop, handed back to commit.
  * Order of execution: saves, copies (in the order given), loads, releases, then chunks (those of prefills
- * first), then the decode batch.
+ * first), then the decode batch. A save that none of these would notice may be done beside them.
  */
 import type { BlockCopy } from '../engine/engine.ts';
 

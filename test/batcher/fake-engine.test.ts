@@ -41,6 +41,18 @@ test('copies, saves and loads carry the content', async () => {
   expect(engine.cells(5, 10).at(-1)!.bits).not.toBe(engine.cells(4, 10).at(-1)!.bits);
 });
 
+test('blocks can be saved while a run leaves them alone', async () => {
+  const engine = await prefilled('same', []);
+  const block = { row: 0, firstBlock: 0, blockIds: [5, 3] };
+  const appending = engine.prefill({ row: 0, start: 10, tokenIds: [1], logitCount: 0 });
+  engine.saveBlocks(block);
+  expect(() => engine.loadBlocks(block)).toThrow('is running');
+  await appending;
+  const overwriting = engine.prefill({ row: 0, start: 7, tokenIds: [1], logitCount: 0 });
+  expect(() => engine.saveBlocks(block)).toThrow('is being written');
+  await overwriting;
+});
+
 test('what was released or never written cannot be read', async () => {
   const engine = await prefilled('same', []);
   expect(() => engine.copyRow({ from: 0, to: 1, tokens: 11 })).toThrow('holds nothing');

@@ -87,7 +87,8 @@ export class FakeEngine implements Engine {
   readonly #shapeLogits: FakeEngineOptions['shapeLogits'];
   readonly #rows: (Cell | undefined)[][];
   readonly #store = new Map<number, Cell[]>();
-  #isBusy = false;
+  /** While it runs: the first position that the run writes, by row. */
+  #writing: ReadonlyMap<number, number> | undefined;
   #isClosed = false;
   #failure: Error | undefined;
 
@@ -125,7 +126,8 @@ export class FakeEngine implements Engine {
     const rowCount = Math.max(tokenIds.length, batch.minRows ?? 1);
     if (tokenIds.length === 0 || tokenIds.length !== positions.length) throw new RangeError('decode: one token and position for each row.');
     if (rowCount > this.shape.rowCount) throw new RangeError(`decode: ${rowCount} rows, the cache has ${this.shape.rowCount}.`);
-    return this.#run(() => {
+    const written = new Map(Array.from({ length: rowCount }, (_, row) => [row, positions[row] ?? 0]));
+    return this.#run(written, () => {
       this.counts.decode += 1;
       // A cache of one row knows one kernel only.
       const kernel = rowCount === 1 && this.shape.rowCount > 1 ? 'lone-decode' : 'decode';
@@ -146,7 +148,7 @@ export class FakeEngine implements Engine {
     const { row, start, tokenIds, logitCount } = chunk;
     if (tokenIds.length === 0) throw new RangeError('prefill: no token.');
     if (logitCount < 0 || logitCount > tokenIds.length) throw new RangeError(`prefill: ${logitCount} logits of ${tokenIds.length} tokens.`);
-    return this.#run(() => {
+    return this.#run(new Map([[row, start]]), () => {
       this.counts.prefill += 1;
       const logits = new Float32Array(logitCount * this.shape.vocabSize);
       for (let i = 0; i < tokenIds.length; i += 1) {
@@ -168,8 +170,9 @@ export class FakeEngine implements Engine {
   }
 
   saveBlocks(copy: BlockCopy): void {
-    this.#checkIdle();
     const { blockTokens } = this.shape;
+    const end = (copy.firstBlock + copy.blockIds.length) * blockTokens;
+    if ((this.#writing?.get(copy.row) ?? end) < end) throw new Error(`saveBlocks: row ${copy.row} is being written.`);
     copy.blockIds.forEach((id, i) => {
       this.#store.set(id, this.#read(copy.row, (copy.firstBlock + i) * blockTokens, blockTokens));
       this.counts.savedBlocks += 1;
@@ -213,9 +216,9 @@ export class FakeEngine implements Engine {
     for (const cells of this.#rows) cells.length = 0;
   }
 
-  async #run(work: () => Float32Array): Promise<Float32Array> {
+  async #run(writing: ReadonlyMap<number, number>, work: () => Float32Array): Promise<Float32Array> {
     this.#checkIdle();
-    this.#isBusy = true;
+    this.#writing = writing;
     try {
       await (this.#delay?.() ?? Promise.resolve());
       const failure = this.#failure;
@@ -223,7 +226,7 @@ export class FakeEngine implements Engine {
       if (failure !== undefined) throw failure;
       return work();
     } finally {
-      this.#isBusy = false;
+      this.#writing = undefined;
     }
   }
 
@@ -267,6 +270,6 @@ export class FakeEngine implements Engine {
 
   #checkIdle(): void {
     if (this.#isClosed) throw new Error('The engine is closed.');
-    if (this.#isBusy) throw new Error('The engine is running; nothing may be called until it is done.');
+    if (this.#writing !== undefined) throw new Error('The engine is running; this may not be called until it is done.');
   }
 }

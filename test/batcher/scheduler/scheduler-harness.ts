@@ -7,6 +7,7 @@ import { Scheduler } from '../../../batcher/scheduler/scheduler.ts';
 import { type SchedulerSettings, schedulerSettings } from '../../../batcher/scheduler/scheduler-settings.ts';
 import type { SequenceRequest } from '../../../batcher/scheduler/sequence-request.ts';
 import type { ChunkEntry, StepOutcome, StepPlan } from '../../../batcher/scheduler/step-plan.ts';
+import { prepareMemory } from '../../../batcher/step-memory.ts';
 import { argmax, FakeEngine, type FakeEngineOptions } from '../fake-engine.ts';
 
 export interface HarnessOptions {
@@ -128,15 +129,13 @@ export class SchedulerHarness {
     this.#checkPlan(plan);
     this.onPlan?.(plan);
     const { engine } = this;
-    for (const copy of plan.saves) engine.saveBlocks(copy);
-    for (const copy of plan.copies) engine.copyRow(copy);
-    for (const copy of plan.loads) engine.loadBlocks(copy);
-    for (const { row, fromToken } of plan.releases) engine.releaseRow(row, fromToken);
-    engine.releaseBlocks(plan.releasedBlocks);
+    const left = prepareMemory(engine, plan);
     this.#followRows(plan);
     const outcomes: StepOutcome[] = [];
     for (const chunk of plan.chunks) await this.#runChunk(chunk, outcomes);
     await this.#runDecode(plan, outcomes);
+    // As late as they may come: what the runs have overwritten would be found in their place.
+    for (const copy of left) engine.saveBlocks(copy);
     this.#checkMemory();
     this.inFlight?.(plan);
     const alive = outcomes.filter(outcome => this.get(outcome.sequenceId).end === undefined);
