@@ -32,6 +32,7 @@ import { BranchMaker } from './prompt-branch.ts';
 import { encodePrompt } from './prompt-encoder.ts';
 import { publicPrefixTokens } from './public-prefix.ts';
 import { Publisher } from './publisher.ts';
+import { qualityText, readQualityLoss } from './quality/quality-loss.ts';
 import { QuickTier } from './quick/quick-tier.ts';
 import { closerTokenIdsOf, reasoningOf } from './reasoning/reasoning-syntax.ts';
 import { connectRedis } from './redis.ts';
@@ -119,6 +120,11 @@ export async function openTextBatcher(settings: BatcherSettings, log: Logger): P
     prefillTokensPerSecond: () => rates.prefillTokensPerSecond,
     decodeTokensPerSecond: () => rates.decodeTokensPerSecond,
   });
+  const qualityLoss = manifest.quality === 'fast' ? await readQualityLoss(settings.modelDirectory) : undefined;
+  if (qualityLoss !== undefined) {
+    metrics.qualityMeasured(qualityLoss);
+    log.info({ model: manifest.name, ...qualityLoss }, `quality fast: ${qualityText(qualityLoss)}`);
+  }
   const metricsServer = settings.metricsPort === undefined ? undefined : await serveMetrics(metrics.registry, settings.metricsPort);
 
   const redis = connectRedis(settings.redisUrl);

@@ -6,6 +6,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Timings, Usage } from '../shared/token-event.ts';
 import type { KvUsage } from './kv/kv-cache.ts';
 import type { StepTimes } from './loop.ts';
+import type { QualityLoss } from './quality/quality-loss.ts';
 import type { StepPlan } from './scheduler/step-plan.ts';
 
 const TTFT_BUCKETS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560];
@@ -107,6 +108,18 @@ export class Metrics {
     this.#drafts.inc();
     this.#draftTokens.inc(draftTokens);
     this.#acceptedTokens.inc(acceptedTokens);
+  }
+
+  /** Of a model whose weights are not those of its file. */
+  qualityMeasured({ exactPerplexity, fastPerplexity }: QualityLoss): void {
+    const perplexity = new Gauge({
+      name: 'sluice_model_perplexity',
+      help: 'Of a fixed text, as measured when the model was prepared: exact as in the file, fast as it runs.',
+      labelNames: ['quality'],
+      registers: [this.registry],
+    });
+    perplexity.set({ quality: 'exact' }, exactPerplexity);
+    perplexity.set({ quality: 'fast' }, fastPerplexity);
   }
 
   /** A request that needed no row; so much of it was spent here. */

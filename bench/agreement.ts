@@ -4,7 +4,7 @@
  * decode steps of all prompts together.
  */
 import type { Engine } from '../batcher/engine/engine.ts';
-import { logSumExp, topToken } from './perplexity.ts';
+import { logSumExp, topToken } from '../batcher/quality/perplexity.ts';
 
 /** One prompt of test/reference/*.json. */
 export interface ReferencePrompt {

@@ -3,6 +3,8 @@
  * for the throughput, and once as they come at a rate, for the latency. Static batches are of two kinds: of rows that are padded to the longest answer, with
  * which the field compares, and of rows that cost nothing once they have ended.
  */
+
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { arrivals } from '../planner/arrivals.ts';
 import { type GoodputFigures, GoodputTally } from '../planner/goodput.ts';
 import { TRACE_NAMES } from '../planner/trace-file.ts';
@@ -10,7 +12,7 @@ import type { ScaledTrace } from '../planner/trace-scaling.ts';
 import { BATCHING_KINDS, type BatchedRequest, type BatchingKind, type BatchingOutcome, type BatchingTask } from './batching-run.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
-import { benchModel, engineOptions } from './model.ts';
+import { benchModel } from './model.ts';
 import type { Findings, Table } from './report.ts';
 import { scaledTrace } from './scaled-trace.ts';
 import type { SettingSpecs } from './settings.ts';

@@ -5,12 +5,13 @@
 import { join } from 'node:path';
 import { compileC, whyNoKernels } from '../batcher/engine/kernels/kernel-library.ts';
 import { kvBytesPerToken } from '../batcher/engine/ort-engine.ts';
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { openGguf } from '../batcher/model/gguf-file.ts';
 import { DATA_FILE, defaultKvType } from '../batcher/model/prepare.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { type EngineWork, measureApart } from './engine-rate.ts';
-import { type BenchModel, benchModel, engineOptions } from './model.ts';
+import { type BenchModel, benchModel } from './model.ts';
 import type { Findings } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';
 import { inTemporaryFolder } from './temporary-folder.ts';

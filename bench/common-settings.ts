@@ -10,4 +10,5 @@ export const commonSettings = {
     default: 'tiled',
     help: 'operators of our engine: tiled (our own, where the host can) or stock (onnxruntime’s)',
   },
+  quality: { kind: 'text', default: 'exact', help: 'of our engine: exact or fast' },
 } as const satisfies SettingSpecs;

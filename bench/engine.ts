@@ -4,12 +4,13 @@
  * machine that grows slower or faster meanwhile does so for all. A peer that cannot run is named with the reason.
  */
 import { writeFile } from 'node:fs/promises';
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { leastRatio } from './engine-bars.ts';
 import { ENGINE_PEERS, type EnginePeer, namedEnginePeers } from './engine-peer.ts';
 import { type EngineWork, measureApart } from './engine-rate.ts';
-import { benchModel, engineOptions } from './model.ts';
+import { benchModel } from './model.ts';
 import { plotSvg } from './plot.ts';
 import type { Bar, Table } from './report.ts';
 import { type Spread, spreadOf, spreadText } from './spread.ts';

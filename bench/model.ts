@@ -1,13 +1,10 @@
 /**
- * Model: the file that both sides of a bench run, prepared for ours as `npm start` would prepare it, and the engine opened on it as the
- * batcher would open it.
+ * Model: the file that both sides of a bench run, prepared for ours as `npm start` would prepare it.
  */
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import type { KvType } from '../batcher/engine/engine.ts';
-import type { OrtEngineOptions } from '../batcher/engine/ort-engine.ts';
-import { KERNELS, type WeightsChoice } from '../batcher/model/matrix-form.ts';
-import { defaultKvType, graphPathOf, type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
+import { KERNELS, QUALITIES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
+import { type PreparedModel, prepareModel } from '../batcher/model/prepare.ts';
 import { UsageError } from './settings.ts';
 
 export interface BenchModel extends PreparedModel {
@@ -18,51 +15,34 @@ export interface BenchModel extends PreparedModel {
   versions: Record<string, string>;
 }
 
-const BLOCK_TOKENS = 16;
-
 export interface ModelWish {
   /** Path of a GGUF file; empty for the default model. */
   model: string;
   weights?: WeightsChoice;
   /** Our own where the host can, when absent. */
   kernels?: string;
+  /** Exact, when absent. */
+  quality?: string;
 }
 
 export async function benchModel(wish: ModelWish, progress: (line: string) => void): Promise<BenchModel> {
   const kernels = KERNELS.find(name => name === (wish.kernels ?? 'tiled'));
   if (kernels === undefined) throw new UsageError(`--kernels must be ${KERNELS.join(' or ')}, not '${wish.kernels}'`);
+  const quality = QUALITIES.find(name => name === (wish.quality ?? 'exact'));
+  if (quality === undefined) throw new UsageError(`--quality must be ${QUALITIES.join(' or ')}, not '${wish.quality}'`);
   const say = everyTenth(progress);
   const ggufPath = wish.model === '' ? await defaultModel(say) : wish.model;
-  const prepared = await prepareModel(ggufPath, { weights: wish.weights, kernels, onProgress: say, onRebuild: progress });
+  const prepared = await prepareModel(ggufPath, { weights: wish.weights, kernels, quality, onProgress: say, onRebuild: progress });
   const { manifest } = prepared;
   return {
     ...prepared,
     ggufPath,
-    weightsText: manifest.weights,
+    weightsText: manifest.quality === 'fast' ? 'fast' : manifest.weights,
     versions: {
       model: `${manifest.source.fileName} sha256 ${manifest.source.sha256.slice(0, 12)}`,
       onnxruntime: await packageVersion('onnxruntime-node'),
       node: process.versions.node,
     },
-  };
-}
-
-/** As the batcher opens it: the model's whole context in each row (memory comes with use), blocks of 16. */
-export function engineOptions(prepared: PreparedModel, run: { threads: number; rowCount: number; kvType?: KvType }): OrtEngineOptions {
-  const { kernelPath, manifest } = prepared;
-  const kvType = run.kvType ?? defaultKvType(manifest);
-  const { layers, kvHeads, headDim, vocabSize, contextTokens } = manifest.shape;
-  return {
-    graphPath: graphPathOf(prepared, kvType),
-    kernelPath,
-    kvType,
-    model: { layers, kvHeads, headDim, vocabSize },
-    threads: run.threads,
-    spinning: true,
-    rowCount: run.rowCount,
-    contextTokens,
-    blockTokens: BLOCK_TOKENS,
-    storeBlocks: 1,
   };
 }
 

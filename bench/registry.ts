@@ -19,6 +19,10 @@ export const BENCHES: Readonly<Record<string, Registered>> = {
     summary: 'simultaneous streams through the whole path beside the engine alone',
     load: async () => (await import('./serve.ts')).serveBench,
   },
+  'first-token': {
+    summary: 'what lies between one client and its first token besides the prefill',
+    load: async () => (await import('./first-token.ts')).firstTokenBench,
+  },
   servers: {
     summary: "whole path, latency and memory beside llama.cpp's own server",
     load: async () => (await import('./servers.ts')).serversBench,

@@ -3,11 +3,13 @@
  * Two ratios are judged. Whole run: completion tokens over wall time, prefill and all, on both sides. All running: the rate while every
  * stream is between its first and last token, beside the engine's decode at that batch.
  */
+
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { burst, faultsOf } from './burst.ts';
 import { commonSettings } from './common-settings.ts';
 import type { WorkloadPlan, WorkloadTimes } from './engine-workload.ts';
-import { type BenchModel, benchModel, engineOptions } from './model.ts';
+import { type BenchModel, benchModel } from './model.ts';
 import { passage, readText } from './passages.ts';
 import type { Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';

@@ -2,11 +2,13 @@
  * Bench `step-cost`: what a decode step of the batcher costs beside the engine's own run: sampling, scheduling, text and events. The real loop decodes
  * full batches with mixed sampling, its events going to a real Redis; each of its steps is compared with the same engine run alone, a moment later.
  */
+
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { runLoops } from './loop-runs.ts';
 import type { LoopTimes, SamplingMix } from './loop-workload.ts';
-import { type BenchModel, benchModel, engineOptions } from './model.ts';
+import { type BenchModel, benchModel } from './model.ts';
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { percentile } from './spread.ts';

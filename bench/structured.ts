@@ -2,11 +2,13 @@
  * Bench `structured`: what holding answers to a structure, or to a call of a function, costs a decode step, beside the same steps of free answers, and
  * the time until a structure can be followed; then the hundred schemas at temperature 1, each answer checked by ajv.
  */
+
+import { engineOptions } from '../batcher/model/engine-options.ts';
 import { type BenchRun, bench } from './bench.ts';
 import { commonSettings } from './common-settings.ts';
 import { runLoops } from './loop-runs.ts';
 import type { LoopPlan, LoopTimes } from './loop-workload.ts';
-import { type BenchModel, benchModel, engineOptions } from './model.ts';
+import { type BenchModel, benchModel } from './model.ts';
 import type { Bar, Findings } from './report.ts';
 import type { SettingSpecs } from './settings.ts';
 import { percentile } from './spread.ts';

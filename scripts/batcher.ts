@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import { kernelsOption } from './supervisor/kernels-option.ts';
+import { kernelsOption, qualityOption } from './supervisor/model-options.ts';
 import { checkRedis } from './supervisor/redis-elsewhere.ts';
 import { runToEnd } from './supervisor/run-to-end.ts';
 import { Screen } from './supervisor/screen.ts';
@@ -28,6 +28,7 @@ async function main(argv: readonly string[]): Promise<number> {
     )
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
     .addOption(kernelsOption())
+    .addOption(qualityOption())
     .helpOption('-h, --help', 'this text')
     .allowUnknownOption()
     .allowExcessArguments()
@@ -37,7 +38,7 @@ async function main(argv: readonly string[]): Promise<number> {
       `\nThe batcher's own:\n${LEFT_TO_THE_BATCHER.map(([flags, about]) => `  ${flags.padEnd(32)}${about}`).join('\n')}`,
     )
     .parse([...argv], { from: 'user' });
-  const { model, weights, kernels } = program.opts();
+  const { model, weights, kernels, quality } = program.opts();
   try {
     const redisUrl = process.env.REDIS_URL;
     if (!redisUrl)
@@ -45,7 +46,7 @@ async function main(argv: readonly string[]): Promise<number> {
     screen.done('Redis', await checkRedis(redisUrl));
     const prepared = (await isEmbeddingModel(model))
       ? await prepareEmbeddingModel(model, screen)
-      : await prepareStartModel({ model, weights, kernels }, screen);
+      : await prepareStartModel({ model, weights, kernels, quality }, screen);
     screen.done('Model', prepared.name);
     return await runToEnd([process.execPath, MAIN, '--model-dir', prepared.directory, ...program.args], { folder: process.cwd() });
   } catch (thrown) {

@@ -1,6 +1,6 @@
 /**
  * Model: prepares models ahead of time and says what is in them.
- * `npm run model -- prepare path.gguf [--weights q4|q8|f32] [--kernels tiled|stock] [--verify]`, `npm run model -- info path.gguf`; `default` instead of a path
+ * `npm run model -- prepare path.gguf [--weights q4|q8|f32] [--kernels tiled|stock] [--quality exact|fast] [--verify]`, `npm run model -- info path.gguf`; `default` instead of a path
  * is the default model; `prepare` takes embedding models too, by folder or name. What cannot be used ends in one line on standard error and
  * exit code 2.
  */
@@ -11,18 +11,19 @@ import { fetchEncoder, KNOWN_ENCODERS } from '../batcher/model/download-encoder.
 import { isEncoderFolder } from '../batcher/model/encoder-folder.ts';
 import { openGguf } from '../batcher/model/gguf-file.ts';
 import { readLlamaShape } from '../batcher/model/llama-shape.ts';
-import { type Kernels, WEIGHTS_CHOICES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
+import { type Kernels, type Quality, WEIGHTS_CHOICES, type WeightsChoice } from '../batcher/model/matrix-form.ts';
 import { ModelError } from '../batcher/model/model-error.ts';
 import { modelNameOf } from '../batcher/model/model-name.ts';
-import { prepareModel } from '../batcher/model/prepare.ts';
 import { prepareEncoder } from '../batcher/model/prepare-encoder.ts';
 import { readVocabulary } from '../batcher/model/vocabulary.ts';
 import { ProgressLine } from './progress-line.ts';
-import { kernelsOption } from './supervisor/kernels-option.ts';
+import { kernelsOption, qualityOption } from './supervisor/model-options.ts';
+import { prepareWanted } from './supervisor/prepare-wanted.ts';
 
 interface PrepareFlags {
   weights?: WeightsChoice;
   kernels?: Kernels;
+  quality?: Quality;
   verify?: boolean;
   cache?: string;
 }
@@ -44,6 +45,7 @@ program
     new Option('--weights <form>', 'form of the weights (default: quantized ones as they are, floats in 8 bits)').choices(WEIGHTS_CHOICES),
   )
   .addOption(kernelsOption())
+  .addOption(qualityOption())
   .option('--verify', 'read every byte of what is there instead of trusting sizes and times')
   .addOption(cache)
   .action(prepare);
@@ -57,13 +59,15 @@ try {
   process.exitCode = 2;
 }
 
-async function prepare(source: string, { weights, kernels, verify, cache: cacheRoot }: PrepareFlags): Promise<void> {
+async function prepare(source: string, { weights, kernels, quality, verify, cache: cacheRoot }: PrepareFlags): Promise<void> {
   using line = new ProgressLine(process.stderr);
   const onProgress = (done: number, total: number, label: string): void => line.show(done, total, label);
   if (KNOWN_ENCODERS.has(source) || (await isEncoderFolder(source))) return await prepareEmbeddings(source, { verify, cacheRoot, line });
   const path = await resolveSource(source, cacheRoot, onProgress);
   const startedAt = performance.now();
-  const prepared = await prepareModel(path, { weights, kernels, verify, cacheRoot, onProgress, onRebuild: reason => line.say(reason) });
+  const onRebuild = (reason: string) => line.say(reason);
+  const options = { weights, kernels, quality, verify, cacheRoot, onProgress, onRebuild };
+  const prepared = await prepareWanted(path, options, told => line.say(told));
   line.clear();
   const { manifest, directory } = prepared;
   const bytes = manifest.files.reduce((sum, file) => sum + file.byteLength, 0);

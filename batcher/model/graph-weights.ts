@@ -5,7 +5,7 @@
  */
 import type { GgufFile, GgufTensor } from './gguf-file.ts';
 import { requireTensor } from './llama-shape.ts';
-import { isSameForm, type Kernels, type MatrixForm, matrixFormOf, storeRows, tensorFloats, type WeightsChoice } from './matrix-form.ts';
+import { type FormChoice, isSameForm, type MatrixForm, type MatrixUse, matrixFormOf, storeRows, tensorFloats } from './matrix-form.ts';
 import type { OnnxGraph, Region } from './onnx-graph.ts';
 import { Scratch } from './scratch.ts';
 import { TILE_ROWS, type TileForm, tileBytes } from './weight-tiles.ts';
@@ -42,11 +42,6 @@ export type StoredMatrix = { rows: number; columns: number } & (
 /** How the tensors of one matrix lie: one below the other, or two of equal size with their tiles in turn. */
 export type Arrangement = 'stacked' | 'in-turn';
 
-export interface WeightsOptions {
-  weights: WeightsChoice | undefined;
-  kernels: Kernels;
-}
-
 interface Task {
   /** Source bytes, the measure of progress. */
   byteLength: number;
@@ -59,13 +54,13 @@ const CHUNK_ELEMENTS = 1 << 18;
 export class GraphWeights {
   readonly #graph: OnnxGraph;
   readonly #file: GgufFile;
-  readonly #choice: WeightsOptions;
+  readonly #choice: FormChoice;
   readonly #tasks: Task[] = [];
   readonly #scratch = new Scratch();
   readonly #forms = new Map<string, number>();
   #areAllTiles = true;
 
-  constructor(graph: OnnxGraph, file: GgufFile, choice: WeightsOptions) {
+  constructor(graph: OnnxGraph, file: GgufFile, choice: FormChoice) {
     this.#graph = graph;
     this.#file = file;
     this.#choice = choice;
@@ -81,12 +76,12 @@ export class GraphWeights {
     return this.#areAllTiles;
   }
 
-  formOf(part: MatrixPart, use: 'layer' | 'vocabulary' = 'layer'): MatrixForm {
+  formOf(part: MatrixPart, use: MatrixUse = 'layer'): MatrixForm {
     return matrixFormOf(requireTensor(this.#file, part.tensorName), this.#choice, use);
   }
 
   /** The parts' rows as one matrix; all must have the same form and columns, and be tiles to lie in turn. */
-  matrix(parts: readonly MatrixPart[], use: 'layer' | 'vocabulary' = 'layer', arrangement: Arrangement = 'stacked'): StoredMatrix {
+  matrix(parts: readonly MatrixPart[], use: MatrixUse = 'layer', arrangement: Arrangement = 'stacked'): StoredMatrix {
     const form = this.formOf(parts[0]!, use);
     const tensors = parts.map(part => requireTensor(this.#file, part.tensorName));
     if (parts.some(part => !isSameForm(this.formOf(part, use), form))) throw new Error('parts of a fused matrix differ in form');

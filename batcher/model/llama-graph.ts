@@ -14,7 +14,7 @@ import type { KvType } from '../engine/engine.ts';
 import type { GgufFile } from './gguf-file.ts';
 import { GraphWeights, type MatrixPart, type StoredMatrix } from './graph-weights.ts';
 import { BIASED_MATRICES, type LayerMatrixName, type LlamaShape } from './llama-shape.ts';
-import { isSameForm, type Kernels, type WeightsChoice } from './matrix-form.ts';
+import { type FormChoice, isSameForm, type Kernels } from './matrix-form.ts';
 import { type Attribute, OnnxGraph } from './onnx-graph.ts';
 
 export interface LlamaGraph {
@@ -29,9 +29,7 @@ export interface LlamaGraph {
 /** 8-bit activations inside MatMulNBits: the fast path of the CPU kernels (0.4 to 0.7 % error of a product's largest value). */
 const ACCURACY_LEVEL = 4;
 
-export interface LlamaGraphOptions {
-  weights: WeightsChoice | undefined;
-  kernels: Kernels;
+export interface LlamaGraphOptions extends FormChoice {
   /** Of the KV cache; f16 needs the kernels. */
   kvType: KvType;
   /** As the graph file names it: without folders. */
@@ -75,7 +73,7 @@ class LlamaBuilder {
 
   build(): void {
     const graph = this.#graph;
-    const { layerCount, vocabSize, isTied, hasHeadNorms } = this.#shape;
+    const { layerCount, vocabSize, hasHeadNorms } = this.#shape;
     graph.input({ name: 'input_ids', type: 'int64', dimensions: ['batch', 'tokens'] });
     graph.input({ name: 'seqlens_k', type: 'int32', dimensions: ['batch'] });
     graph.input({ name: 'total', type: 'int32', dimensions: [] });
@@ -87,15 +85,22 @@ class LlamaBuilder {
     if (!this.hasAttentionKernel) this.#attentionShapes();
     if (hasHeadNorms) this.#headShapes();
     graph.node('Reshape', ['input_ids', 'flat'], ['ids']);
-    const embedding = this.#weights.matrix([{ tensorName: 'token_embd.weight' }], 'vocabulary');
+    const embedding = this.#weights.matrix([{ tensorName: 'token_embd.weight' }], 'embedding');
     this.#embed(embedding, 'ids', 'x0');
 
     this.#normalize('x0', this.#weights.vector('blk.0.attn_norm.weight'), 'a0');
     for (let layer = 0; layer < layerCount; layer++) this.#layer(layer);
 
     graph.node('Gather', [`a${layerCount}`, 'pick'], ['picked_rows']);
-    const head = isTied ? embedding : this.#weights.matrix([{ tensorName: 'output.weight' }], 'vocabulary');
+    const head = this.#head(embedding);
     this.#product('picked_rows', head, 'head', 'logits');
+  }
+
+  /** Of tied ones, the embedding itself where both want it in one form. */
+  #head(embedding: StoredMatrix): StoredMatrix {
+    const part = { tensorName: this.#shape.isTied ? 'token_embd.weight' : 'output.weight' };
+    const isShared = this.#shape.isTied && isSameForm(this.#weights.formOf(part, 'embedding'), this.#weights.formOf(part, 'head'));
+    return isShared ? embedding : this.#weights.matrix([part], 'head');
   }
 
   #layer(layer: number): void {

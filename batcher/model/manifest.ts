@@ -9,10 +9,10 @@ import type { KvType } from '../engine/engine.ts';
 import { replaceFile } from './atomic-file.ts';
 import type { EncoderShape } from './encoder-folder.ts';
 import { sha256OfFile } from './file-digest.ts';
-import type { Kernels } from './matrix-form.ts';
+import type { Kernels, Quality } from './matrix-form.ts';
 
 /** Raise it whenever the graph, the data layout or the vocabulary file changes: older folders are then rebuilt. */
-export const MANIFEST_VERSION = 4;
+export const MANIFEST_VERSION = 5;
 export const MANIFEST_FILE = 'manifest.json';
 
 export interface PreparedFile {
@@ -35,6 +35,7 @@ interface ManifestHead {
 export interface Manifest extends ManifestHead {
   /** What was asked for: `import` keeps quantized tensors as they are. */
   weights: 'import' | 'q4' | 'q8' | 'f32';
+  quality: Quality;
   /** Whose operators the graph uses: onnxruntime's alone, or our own too. */
   kernels: Kernels;
   /** A token gets the same bits in every batch and chunking, by prefill and by decode. */

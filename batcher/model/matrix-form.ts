@@ -29,6 +29,22 @@ export type StoredRows =
   | { kind: 'blocks'; quants: Uint8Array; scales: Float32Array; offsets: Float32Array | undefined }
   | { kind: 'tiles'; tiles: Uint8Array };
 
+/**
+ * `exact` keeps what the file has, as far as no choice of weights says otherwise; `fast` stores in 4 bits every matrix that a step multiplies by, the head
+ * of the vocabulary too. The embedding, of which a step reads a row a token, stays as it is.
+ */
+export const QUALITIES = ['exact', 'fast'] as const;
+export type Quality = (typeof QUALITIES)[number];
+
+/** What a matrix is for: layers and head are multiplied by, rows of the embedding looked up. */
+export type MatrixUse = 'layer' | 'embedding' | 'head';
+
+export interface FormChoice {
+  weights: WeightsChoice | undefined;
+  quality: Quality;
+  kernels: Kernels;
+}
+
 /** Which operators the graph may use: our own kernels too, or those that onnxruntime has. */
 export const KERNELS = ['tiled', 'stock'] as const;
 export type Kernels = (typeof KERNELS)[number];
@@ -37,23 +53,23 @@ type BlockForm = MatrixForm & { kind: 'blocks' };
 const Q8: BlockForm = { kind: 'blocks', bits: 8, blockElements: 32, hasOffsets: false };
 const Q4: BlockForm = { kind: 'blocks', bits: 4, blockElements: 32, hasOffsets: true };
 
-/**
- * The form of a tensor. Embedding and head stay at 8 bits where q4 is asked: they are a small part of the work, and the
- * quality of a model hangs on them.
- */
-export function matrixFormOf(
-  tensor: GgufTensor,
-  { weights, kernels }: { weights: WeightsChoice | undefined; kernels: Kernels },
-  use: 'layer' | 'vocabulary',
-): MatrixForm {
-  if (weights === 'f32' || tensor.columns % 32 !== 0) return { kind: 'dense' };
-  const wanted = weights === 'q4' && use === 'layer' ? Q4 : Q8;
+export function matrixFormOf(tensor: GgufTensor, choice: FormChoice, use: MatrixUse): MatrixForm {
+  if (choice.weights === 'f32' || tensor.columns % 32 !== 0) return { kind: 'dense' };
+  const wanted = wantedForm(choice, use);
   const imported = tensor.type.isFloat ? undefined : importedForm(tensor.type.name as QuantTypeName);
-  const isAsIs = imported !== undefined && (weights === undefined || wanted.bits === imported.bits);
-  const form = isAsIs ? imported : wanted;
+  const isAsIs = imported !== undefined && (wanted === undefined || wanted.bits === imported.bits);
+  const form = isAsIs ? imported : (wanted ?? Q8);
+  const { kernels } = choice;
   if (kernels === 'stock' || tensor.rows % TILE_ROWS !== 0 || (form.bits === 8 && form.hasOffsets)) return form;
   const isHalf = isAsIs && quantLayoutOf(tensor.type.name as QuantTypeName).hasHalfScales;
   return { kind: 'tiles', bits: form.bits, blockElements: form.blockElements, isHalf };
+}
+
+/** Undefined: as it is. Embedding and head stay at 8 bits where only q4 is asked: the quality of a model hangs on them. */
+function wantedForm({ weights, quality }: FormChoice, use: MatrixUse): BlockForm | undefined {
+  if (quality === 'fast') return use === 'embedding' ? undefined : Q4;
+  if (weights === undefined) return undefined;
+  return weights === 'q4' && use === 'layer' ? Q4 : Q8;
 }
 
 function importedForm(type: QuantTypeName): BlockForm {

@@ -15,7 +15,7 @@ import { type GgufFile, openGguf } from './gguf-file.ts';
 import { buildLlamaGraph } from './llama-graph.ts';
 import { type LlamaShape, readLlamaShape } from './llama-shape.ts';
 import { type AnyManifest, checkPrepared, describeFile, isEncoder, MANIFEST_VERSION, type Manifest, writeManifest } from './manifest.ts';
-import type { Kernels, WeightsChoice } from './matrix-form.ts';
+import type { FormChoice, Kernels, Quality, WeightsChoice } from './matrix-form.ts';
 import { ModelError, reasonOf } from './model-error.ts';
 import { modelNameOf } from './model-name.ts';
 import { createDraft, publishDraft, readVocabularyFile, VOCABULARY_FILE } from './prepared-folder.ts';
@@ -25,6 +25,8 @@ import { WeightFile } from './weight-file.ts';
 
 export interface PrepareOptions {
   weights?: WeightsChoice | undefined;
+  /** Default: exact. */
+  quality?: Quality | undefined;
   /** `stock` uses onnxruntime's own operators alone; default: our kernels where the host can have them. */
   kernels?: Kernels | undefined;
   /** Default: $XDG_CACHE_HOME/sluice or ~/.cache/sluice. */
@@ -52,6 +54,11 @@ const KERNEL_FILE = 'kernels.so';
 
 /** Throws a ModelError of one line for everything that is wrong with the file or the cache. */
 export async function prepareModel(ggufPath: string, options: PrepareOptions = {}): Promise<PreparedModel> {
+  if (options.quality === 'fast' && options.weights !== undefined) {
+    throw new ModelError(
+      `--quality fast stores every matrix in 4 bits; --weights ${options.weights} does not go with it. Leave one of them away.`,
+    );
+  }
   const path = resolve(ggufPath);
   const cacheRoot = options.cacheRoot ?? defaultCacheRoot();
   try {
@@ -72,7 +79,11 @@ async function findPrepared(path: string, cacheRoot: string, options: PrepareOpt
   await requireFile(path);
   const sha256 = await knownDigest(path, cacheRoot);
   if (sha256 === undefined) return undefined;
-  return useExisting(directoryOf({ path, sha256, cacheRoot, weights: options.weights, kernels: wantedKernels(options) }), options);
+  return useExisting(directoryOf({ path, sha256, cacheRoot, ...choiceOf(options, wantedKernels(options)) }), options);
+}
+
+function choiceOf({ weights, quality }: PrepareOptions, kernels: Kernels): FormChoice {
+  return { weights, quality: quality ?? 'exact', kernels };
 }
 
 function wantedKernels({ kernels }: PrepareOptions): Kernels {
@@ -86,7 +97,7 @@ async function build(path: string, cacheRoot: string, options: PrepareOptions): 
   const vocabulary = readVocabulary(file, shape.vocabSize);
   const onProgress = options.onProgress;
   const sha256 = await computeDigest(path, { cacheRoot, onProgress: (done, total) => onProgress?.(done, total, 'reading') });
-  const directoryFor = (kernels: Kernels) => directoryOf({ path, sha256, cacheRoot, weights: options.weights, kernels });
+  const directoryFor = (kernels: Kernels) => directoryOf({ path, sha256, cacheRoot, ...choiceOf(options, kernels) });
   const wanted = wantedKernels(options);
   const existing = await useExisting(directoryFor(wanted), options);
   if (existing !== undefined) return existing;
@@ -101,7 +112,7 @@ async function build(path: string, cacheRoot: string, options: PrepareOptions): 
       const stock = await useExisting(directory, options);
       if (stock !== undefined) return stock;
     }
-    await fillDraft(draft, { file, shape, vocabulary, sha256, kernels }, options);
+    await fillDraft(draft, { file, shape, vocabulary, sha256, choice: choiceOf(options, kernels) }, options);
     await publishDraft(draft, modelsRoot, directory);
   } finally {
     await rm(draft, { recursive: true, force: true });
@@ -130,22 +141,23 @@ interface Source {
   shape: LlamaShape;
   vocabulary: Vocabulary;
   sha256: string;
-  kernels: Kernels;
+  choice: FormChoice;
 }
 
 async function fillDraft(
   draft: string,
-  { file, shape, vocabulary, sha256, kernels }: Source,
-  { weights, onProgress }: PrepareOptions,
+  { file, shape, vocabulary, sha256, choice }: Source,
+  { onProgress }: PrepareOptions,
 ): Promise<void> {
+  const { weights, quality, kernels } = choice;
   // First, while the heap is small; the weights then pass through in pieces.
   await writeDurably(join(draft, VOCABULARY_FILE), JSON.stringify(vocabulary));
-  const llama = await buildLlamaGraph(file, shape, { weights, kernels, kvType: 'f32', dataFileName: DATA_FILE });
+  const llama = await buildLlamaGraph(file, shape, { ...choice, kvType: 'f32', dataFileName: DATA_FILE });
   await writeDurably(join(draft, GRAPH_FILES.f32), llama.graph.encode('llama'));
   const kvTypes: KvType[] = llama.hasAttentionKernel ? ['f32', 'f16'] : ['f32'];
   if (kvTypes.includes('f16')) {
     // The same weights at the same places.
-    const half = await buildLlamaGraph(file, shape, { weights, kernels, kvType: 'f16', dataFileName: DATA_FILE });
+    const half = await buildLlamaGraph(file, shape, { ...choice, kvType: 'f16', dataFileName: DATA_FILE });
     await writeDurably(join(draft, GRAPH_FILES.f16), half.graph.encode('llama'));
   }
   const { dataBytes } = llama.graph;
@@ -168,6 +180,7 @@ async function fillDraft(
     name: modelNameOf(file.path),
     source: { fileName: file.fileName, byteLength: file.byteLength, sha256 },
     weights: weights ?? 'import',
+    quality,
     kernels,
     isBatchInvariant: llama.isBatchInvariant,
     kvTypes,
@@ -227,15 +240,9 @@ function preparedModel(directory: string, manifest: Manifest): PreparedModel {
 }
 
 /** Named by what goes in: source content, name, options, kernels, layout version. */
-function directoryOf(parts: {
-  path: string;
-  sha256: string;
-  cacheRoot: string;
-  weights: WeightsChoice | undefined;
-  kernels: Kernels;
-}): string {
+function directoryOf(parts: FormChoice & { path: string; sha256: string; cacheRoot: string }): string {
   const name = modelNameOf(parts.path);
-  const weights = parts.weights ?? 'import';
+  const weights = parts.quality === 'fast' ? 'fast' : (parts.weights ?? 'import');
   const kernels = parts.kernels === 'tiled' ? kernelDigest() : parts.kernels;
   const key = createHash('sha256')
     .update(JSON.stringify([MANIFEST_VERSION, parts.sha256, name, weights, kernels]))

@@ -98,7 +98,8 @@ async function read(path: string, dice: Dice): Promise<void> {
   const tokenizer = new Tokenizer(JSON.parse(JSON.stringify(vocabulary)));
   const template = new ChatTemplate(tokenizer, { contextTokens: shape.contextTokens });
   // Few reach the graph, whose tables take their time.
-  if (dice.chance(0.1)) await buildLlamaGraph(file, shape, { weights: undefined, kernels: 'stock', kvType: 'f32', dataFileName: 'data' });
+  if (dice.chance(0.1))
+    await buildLlamaGraph(file, shape, { weights: undefined, quality: 'exact', kernels: 'stock', kvType: 'f32', dataFileName: 'data' });
   tokenizer.encodeText('A word or two.');
   template.renderChat([{ role: 'user', content: 'A word or two.' }]);
 }

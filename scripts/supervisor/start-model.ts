@@ -1,6 +1,6 @@
 /** StartModel: the model that a start was asked for, fetched and prepared when it is not there yet, its progress on the screen. */
 import { existsSync } from 'node:fs';
-import type { Kernels } from '../../batcher/model/matrix-form.ts';
+import type { Kernels, Quality } from '../../batcher/model/matrix-form.ts';
 import { ensureCompiler } from './c-compiler.ts';
 import type { StackModel } from './stack.ts';
 import { StartError } from './start-error.ts';
@@ -11,6 +11,7 @@ export interface ModelWish {
   model?: string | undefined;
   weights?: Weights | undefined;
   kernels?: Kernels | undefined;
+  quality?: Quality | undefined;
 }
 
 export interface ModelProgress {
@@ -54,13 +55,19 @@ export async function prepareStartModel(
   const ggufPath = await findGguf(wish.model, screen, signal);
   signal?.throwIfAborted();
   if (wish.kernels !== 'stock') await ensureCompiler(line => screen.note(line), signal);
-  const { prepareModel } = await import('../../batcher/model/prepare.ts');
-  const prepared = await prepareModel(ggufPath, {
-    ...(wish.weights !== undefined && { weights: wish.weights }),
-    kernels: wish.kernels,
-    onProgress: (done, total, label) => screen.progress(`Model: ${label}`, done, total),
-    onRebuild: reason => screen.note(reason),
-  });
+  const { prepareWanted } = await import('./prepare-wanted.ts');
+  const prepared = await prepareWanted(
+    ggufPath,
+    {
+      ...(wish.weights !== undefined && { weights: wish.weights }),
+      kernels: wish.kernels,
+      quality: wish.quality,
+      onProgress: (done, total, label) => screen.progress(`Model: ${label}`, done, total),
+      onRebuild: reason => screen.note(reason),
+    },
+    line => screen.note(`Model: ${line}.`),
+    signal,
+  );
   return { directory: prepared.directory, name: prepared.name, ggufPath };
 }
 

@@ -1,8 +1,8 @@
 /** StartOptions: what `npm start` can be told, each with its default and bound; a bad value ends with one line that names the rule, exit code 2. */
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { Kernels } from '../../batcher/model/matrix-form.ts';
+import type { Kernels, Quality } from '../../batcher/model/matrix-form.ts';
 import { defaultDataFolder } from './data-folder.ts';
-import { kernelsOption } from './kernels-option.ts';
+import { kernelsOption, qualityOption } from './model-options.ts';
 
 export const RUNTIMES = ['workerd', 'wrangler'] as const;
 export type Runtime = (typeof RUNTIMES)[number];
@@ -19,6 +19,7 @@ export interface StartOptions {
   weights: Weights | undefined;
   /** Absent: our own where the host can compile and run them. */
   kernels: Kernels | undefined;
+  quality: Quality | undefined;
   /** Folder of an embedding model or a name; absent means none. */
   embeddingModel: string | undefined;
   batcherCount: number;
@@ -63,6 +64,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     .option('--model <path|name>', 'GGUF file, or the name of a known model (default: smollm2-135m-instruct, fetched once)')
     .addOption(new Option('--weights <form>', 'number form of the weights (default: as in the file, without loss)').choices(WEIGHTS))
     .addOption(kernelsOption())
+    .addOption(qualityOption())
     .option('--embedding-model <path|name>', 'a model for /v1/embeddings besides: its folder, or all-minilm-l6-v2 (default: none)')
     .option('--batchers <count>', 'batcher processes', wholeNumber(1, 256), 1)
     .option(
@@ -93,6 +95,7 @@ export function readStartOptions(argv: readonly string[], environment: NodeJS.Pr
     model: given.model,
     weights: given.weights,
     kernels: given.kernels,
+    quality: given.quality,
     embeddingModel: given.embeddingModel,
     batcherCount: given.batchers,
     batcherArguments: BATCHER_OPTIONS.flatMap(([flags]) => {

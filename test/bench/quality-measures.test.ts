@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Engine } from '../../batcher/engine/engine.ts';
+import { logSumExp, perplexity, topToken } from '../../batcher/quality/perplexity.ts';
 import { agreement, type ReferencePrompt } from '../../bench/agreement.ts';
-import { logSumExp, perplexity, topToken } from '../../bench/perplexity.ts';
 
 const VOCAB = 8;
 

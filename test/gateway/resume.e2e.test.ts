@@ -267,7 +267,7 @@ async function openStreamCount(): Promise<number> {
 }
 
 test('EventSource comes back by itself, with nothing lost, over a gateway that dies, and stops at the end', async () => {
-  const { id, token } = await readPart(await open({ pieces, repeat: 20, stepMs: 50 }), stream => stream.events.length > 1);
+  const { id, token } = await readPart(await open({ pieces, repeat: 40, stepMs: 50 }), stream => stream.events.length > 1);
   await eventually('the first client to be gone', async () => (await openStreamCount()) === 0);
   const reading = promisify(execFile)(process.execPath, [
     '--experimental-eventsource',
@@ -280,7 +280,7 @@ test('EventSource comes back by itself, with nothing lost, over a gateway that d
   await gateway.kill();
   await gateway.revive();
   const seen = JSON.parse((await reading).stdout) as { text: string; opens: number; states: number[] };
-  expect(seen.text).toBe(whole.repeat(20));
+  expect(seen.text).toBe(whole.repeat(40));
   expect(seen.opens).toBeGreaterThan(1);
 }, 60_000);
 

@@ -61,6 +61,7 @@ describe('options', () => {
     [['--batchers', '1.5'], /--batchers/],
     [['--runtime', 'node'], /workerd, wrangler/],
     [['--weights', 'q2'], /q4, q8, f32/],
+    [['--quality', 'best'], /exact, fast/],
     [['--no-such-option'], /unknown option/],
     [['word'], /too many arguments/],
   ])('%s are refused with the rule, exit code 2', (args, rule) => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { whyNoKernels } from '../../../batcher/engine/kernels/kernel-library.ts';
 import { OrtEngine } from '../../../batcher/engine/ort-engine.ts';
 import { openGguf } from '../../../batcher/model/gguf-file.ts';
-import type { Kernels, WeightsChoice } from '../../../batcher/model/matrix-form.ts';
+import type { Kernels, Quality, WeightsChoice } from '../../../batcher/model/matrix-form.ts';
 import { graphPathOf, type PreparedModel, prepareModel } from '../../../batcher/model/prepare.ts';
 import type { TensorTypeName } from '../../../batcher/model/tensor-type.ts';
 import { writeGguf } from './gguf-writer.ts';
@@ -19,11 +19,11 @@ const FOUR_BIT_TOLERANCE = 0.3;
 
 async function prepareTiny(
   options: TinyOptions,
-  { weights, kernels = 'stock' }: { weights?: WeightsChoice; kernels?: Kernels } = {},
+  { weights, quality, kernels = 'stock' }: { weights?: WeightsChoice; quality?: Quality; kernels?: Kernels } = {},
 ): Promise<{ path: string; prepared: PreparedModel }> {
   const folder = await temporaryFolder();
   const path = await writeGguf(join(folder, 'tiny.gguf'), tinyLlama(options));
-  return { path, prepared: await prepareModel(path, { weights, kernels, cacheRoot: join(folder, 'cache') }) };
+  return { path, prepared: await prepareModel(path, { weights, quality, kernels, cacheRoot: join(folder, 'cache') }) };
 }
 
 /** Feeds the ids onto an empty cache, in the given chunks; logits of every position. */
@@ -148,6 +148,25 @@ describe('the form of the weights', () => {
     expect(prepared.manifest.forms).toEqual(forms);
     const tolerance = weights === 'q4' ? FOUR_BIT_TOLERANCE : QUANTIZED_TOLERANCE;
     expect(difference(await graphLogits(prepared, [IDS]), await reference(path))).toBeLessThan(tolerance);
+  });
+
+  test.each<[TensorTypeName, Kernels, Record<string, number>]>([
+    ['Q4_1', 'stock', { '8-bit blocks of 32': 1, '4-bit blocks of 32 with offsets': 15 }],
+    ['Q6_K', 'stock', { '8-bit blocks of 32': 1, '4-bit blocks of 32 with offsets': 15 }],
+    ['Q4_1', 'tiled', { '8-bit tiles in blocks of 32': 1, '4-bit tiles in blocks of 32': 15 }],
+  ])('fast, of %s with %s kernels: all products in 4 bits, a tied head too; the embedding stays', async (type, kernels, forms) => {
+    if (!KERNELS.includes(kernels)) return;
+    const { path, prepared } = await prepareTiny({ other: type, embedding: 'Q8_0', seed: 12 }, { quality: 'fast', kernels });
+    expect(prepared.manifest).toMatchObject({ quality: 'fast', forms });
+    const loss = difference(await graphLogits(prepared, [IDS]), await reference(path));
+    expect(loss).toBeLessThan(FOUR_BIT_TOLERANCE);
+    const { prepared: exact } = await prepareTiny({ other: type, embedding: 'Q8_0', seed: 12 }, { kernels });
+    expect(loss).toBeGreaterThan(difference(await graphLogits(exact, [IDS]), await reference(path)));
+  });
+
+  test('fast, of a file whose embedding is in 4 bits as well, needs no second copy of it', async () => {
+    const { prepared } = await prepareTiny({ other: 'Q4_1', embedding: 'Q4_1', seed: 12 }, { quality: 'fast' });
+    expect(prepared.manifest.forms).toEqual({ '4-bit blocks of 32 with offsets': 15 });
   });
 });
 

@@ -93,6 +93,16 @@ describe('preparing a model', () => {
     expect((await prepareModel(path, { cacheRoot, weights: 'f32' })).directory).not.toBe(first.directory);
   });
 
+  test('another quality is another model, and contradicts a choice of weights', async () => {
+    const { path, cacheRoot } = await tinyFile();
+    const exact = await prepareModel(path, { cacheRoot, quality: 'exact' });
+    expect(exact.directory).toBe((await prepareModel(path, { cacheRoot })).directory);
+    const fast = await prepareModel(path, { cacheRoot, quality: 'fast' });
+    expect(fast.directory.startsWith(join(cacheRoot, 'models', 'tiny-model-fast-'))).toBe(true);
+    expect([exact.manifest.quality, fast.manifest.quality]).toEqual(['exact', 'fast']);
+    await expect(prepareModel(path, { cacheRoot, quality: 'fast', weights: 'q8' })).rejects.toThrow(/--quality fast .*--weights q8/);
+  });
+
   test('a changed file is another model', async () => {
     const { path, cacheRoot } = await tinyFile();
     const first = await prepareModel(path, { cacheRoot });

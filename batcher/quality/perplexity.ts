@@ -2,7 +2,7 @@
  * Perplexity: how well a model foresees a fixed text: exp of the mean negative log-probability of each token given all before it.
  * Computed through the product's own prefill, in chunks, as a prompt would be.
  */
-import type { Engine } from '../batcher/engine/engine.ts';
+import type { Engine } from '../engine/engine.ts';
 
 export interface PerplexityOptions {
   tokenIds: readonly number[];
